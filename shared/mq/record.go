@@ -1,0 +1,53 @@
+package mq
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Kind says what a record is. Numbers are part of the stored format and never change.
+type Kind uint8
+
+// The kinds. Only KindMessages and KindReleased take offsets. The comment on each names its owner.
+const (
+	KindMessages    Kind = 1  // a batch, see Batch
+	KindScheduled   Kind = 2  // messages with a due time and a schedule number each
+	KindReleased    Kind = 3  // due schedules at their new offsets
+	KindCancelled   Kind = 4  // schedule numbers
+	KindDelivered   Kind = 5  // lognode/internal/delivery
+	KindSettled     Kind = 6  // lognode/internal/delivery
+	KindGroup       Kind = 7  // lognode/internal/delivery
+	KindCheckpoint  Kind = 8  // lognode/internal/delivery
+	KindCarried     Kind = 9  // reserved
+	KindRedriven    Kind = 10 // reserved
+	KindDeadRemoved Kind = 11 // reserved
+	KindSnapshot    Kind = 12 // reserved
+	KindHandOver    Kind = 13 // reserved
+	KindTransaction Kind = 14 // reserved
+)
+
+// Record is one fact in an entry: kind (1), version (1), length (varint), body.
+type Record struct {
+	Kind    Kind
+	Version uint8
+	Body    []byte
+}
+
+// AppendRecord appends a record of version 1.
+func AppendRecord(b []byte, kind Kind, body []byte) []byte {
+	b = append(b, byte(kind), 1)
+	return AppendBytes(b, body)
+}
+
+// RecordSize is what AppendRecord adds for a body of n bytes.
+func RecordSize(n int) int { return 2 + len(binary.AppendUvarint(nil, uint64(n))) + n }
+
+// NextRecord takes the first record from the records of an entry and returns what is left.
+func NextRecord(records []byte) (Record, []byte, error) {
+	r := Reader{b: records}
+	rec := Record{Kind: Kind(r.Byte()), Version: r.Byte(), Body: r.Bytes()}
+	if r.err != nil {
+		return Record{}, nil, fmt.Errorf("mq: record: %w", r.err)
+	}
+	return rec, r.b, nil
+}

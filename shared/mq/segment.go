@@ -1,0 +1,79 @@
+package mq
+
+import "fmt"
+
+// Replica names one holder of a segment. Store is the identity; Node is the configured name under
+// which the store was registered when the segment was made, used to find its address.
+type Replica struct {
+	Store StoreID `json:"store"`
+	Node  string  `json:"node"`
+}
+
+// Segment is a piece of a partition's journal with a fixed set of replicas and one incarnation of
+// one leader. What it says is decided in etcd and never changes but for Sealed and End.
+type Segment struct {
+	ID        SegmentID   `json:"id"`
+	Partition PartitionID `json:"partition"`
+	// Number rises by one at every opening in the partition, chained or replaced: a fence never repeats.
+	Number   uint64      `json:"number"`
+	Base     Position    `json:"base"`
+	Replicas []Replica   `json:"replicas"`
+	Quorum   int         `json:"quorum"`
+	Leader   Incarnation `json:"leader"`
+	Sealed   bool        `json:"sealed,omitempty"`
+	End      Position    `json:"end"`
+	// BaseTime is the newest stamp of the journal before Base (Unix nanoseconds, 0 for none); set by
+	// the leader's first entry, not by etcd, when it is not known at opening.
+	BaseTime int64 `json:"base_time,omitempty"`
+}
+
+// LeaderNode is the configured name of the leader's node, or "" if the leader is not a replica.
+func (s *Segment) LeaderNode() string {
+	for _, r := range s.Replicas {
+		if r.Store == s.Leader.Store {
+			return r.Node
+		}
+	}
+	return ""
+}
+
+// ReplicaIndex is the place of a store among the replicas, or -1.
+func (s *Segment) ReplicaIndex(id StoreID) int {
+	for i, r := range s.Replicas {
+		if r.Store == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// SealAnswers is how many replicas must answer a seal: any such set meets every ack quorum.
+func (s *Segment) SealAnswers() int { return len(s.Replicas) - s.Quorum + 1 }
+
+// String is for logs.
+func (s *Segment) String() string {
+	return fmt.Sprintf("segment %d (%s number %d base %s)", s.ID, s.Partition, s.Number, s.Base)
+}
+
+// Hole is a range of a partition that is lost and recorded as such (replication rule R6).
+type Hole struct {
+	From Position `json:"from"`
+	To   Position `json:"to"`
+}
+
+// Head is the value of a partition's key in etcd: the open segment (nil when none could be opened
+// yet), the segment sealed last (nil while the first one is open), the number that the next opening
+// gets, and recorded holes. Older sealed segments have a key each.
+type Head struct {
+	Partition PartitionID `json:"partition"`
+	Replicas  int         `json:"replicas"`
+	Quorum    int         `json:"quorum"`
+	Next      uint64      `json:"next"`
+	Open      *Segment    `json:"open,omitempty"`
+	Last      *Segment    `json:"last,omitempty"`
+	// Oldest is the number of the first segment that still exists; 0 while none was removed.
+	Oldest uint64 `json:"oldest,omitempty"`
+	Holes  []Hole `json:"holes,omitempty"`
+	// Revision is the key's ModRevision in etcd when this value was read; not part of the value.
+	Revision int64 `json:"-"`
+}
