@@ -1,0 +1,86 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+func TestFenceSortsAsTheNumbersDo(t *testing.T) {
+	got := string(AppendFence(nil, 12, 345))
+	if want := "000000000000000c0000000000000159"; got != want {
+		t.Fatalf("fence %q, want %q", got, want)
+	}
+	if len(got) != FenceLength {
+		t.Fatalf("length %d", len(got))
+	}
+	order := [][2]uint64{{0, 0}, {0, 9}, {0, 10}, {1, 0}, {9, 1 << 63}, {10, 2}, {1 << 63, 0}}
+	for i := 1; i < len(order); i++ {
+		a, b := order[i-1], order[i]
+		if string(AppendFence(nil, a[0], a[1])) >= string(AppendFence(nil, b[0], b[1])) {
+			t.Errorf("%v does not sort before %v", a, b)
+		}
+	}
+}
+
+func TestMessageBytes(t *testing.T) {
+	key := "/w=="
+	m := Message{Value: "AAECAw==", Encoding: EncodingBase64, Key: &key, KeyEncoding: EncodingBase64}
+	if b, err := m.Bytes(); err != nil || !reflect.DeepEqual(b, []byte{0, 1, 2, 3}) {
+		t.Errorf("value %v, %v", b, err)
+	}
+	if b, err := m.KeyBytes(); err != nil || !reflect.DeepEqual(b, []byte{0xff}) {
+		t.Errorf("key %v, %v", b, err)
+	}
+	m = Message{Value: "hé", Encoding: EncodingUTF8}
+	if b, err := m.Bytes(); err != nil || string(b) != "hé" {
+		t.Errorf("value %q, %v", b, err)
+	}
+	if b, err := m.KeyBytes(); err != nil || b != nil {
+		t.Errorf("no key: %v, %v", b, err)
+	}
+	m.Encoding = "hex"
+	if _, err := m.Bytes(); err == nil {
+		t.Error("an unknown encoding was read")
+	}
+}
+
+func TestItemErrorOf(t *testing.T) {
+	if ItemErrorOf(nil) != nil {
+		t.Error("nil became an error")
+	}
+	e := ItemErrorOf(mqerr.New(mqerr.NoLeader, "partition 3"))
+	if e.Code != "no_leader" || !e.Retryable || e.Detail != "partition 3" {
+		t.Errorf("%+v", e)
+	}
+	if e := ItemErrorOf(errors.New("x")); e.Code != "internal" || e.Retryable {
+		t.Errorf("%+v", e)
+	}
+}
+
+// The embedded structs must not hide each other's fields.
+func TestEmbeddedFieldsAreAnswered(t *testing.T) {
+	for _, c := range []struct {
+		body any
+		want []string
+	}{
+		{Topic{}, []string{"name", "state", "messages", "partition_count", "settings", "partitions"}},
+		{Group{}, []string{"name", "topic", "lag", "in_flight", "oldest_age", "settings", "partitions"}},
+		{Delivery{}, []string{"id", "value", "encoding", "receipt", "fence", "attempt"}},
+		{GroupPartition{}, []string{"partition", "cursor", "lag", "waiting"}},
+	} {
+		b, err := json.Marshal(c.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range c.want {
+			if !strings.Contains(string(b), `"`+f+`":`) {
+				t.Errorf("%T lacks %s: %s", c.body, f, b)
+			}
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package api
+
+import (
+	"time"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// GroupInput is the body of PUT of a group, and group_defaults of a topic. What is nil gets the topic's
+// group_defaults.
+type GroupInput struct {
+	Start       *StartInput   `json:"start,omitempty"` // counts when the group is made, not later
+	Ordering    *string       `json:"ordering,omitempty"`
+	Mode        *string       `json:"mode,omitempty"`
+	Lease       *Duration     `json:"lease,omitempty"`
+	MaxAttempts *int          `json:"max_attempts,omitempty"`
+	Backoff     *BackoffInput `json:"backoff,omitempty"`
+	MaxInFlight *int          `json:"max_in_flight,omitempty"` // per partition
+}
+
+// StartInput says where a new group begins.
+type StartInput struct {
+	At   string    `json:"at"` // earliest, latest or time
+	Time time.Time `json:"time,omitzero"`
+}
+
+// BackoffInput is how long failed messages wait.
+type BackoffInput struct {
+	Initial    *Duration `json:"initial,omitempty"`
+	Multiplier *float64  `json:"multiplier,omitempty"`
+	Max        *Duration `json:"max,omitempty"`
+	Jitter     *float64  `json:"jitter,omitempty"`
+}
+
+// GroupFigures are counts of messages of a group, of one partition or of all.
+type GroupFigures struct {
+	Lag      uint64 `json:"lag"`       // neither acked nor dead yet
+	Ready    uint64 `json:"ready"`     // could be delivered now
+	InFlight uint64 `json:"in_flight"` // leased
+	Waiting  uint64 `json:"waiting"`   // for their retry
+	Dead     uint64 `json:"dead"`
+	// OldestAge is the age of the oldest message that is not settled, 0s for none.
+	OldestAge Duration `json:"oldest_age"`
+}
+
+// Group is one group with its settings and figures. Its ETag is that of the settings.
+type Group struct {
+	Name     string           `json:"name"`
+	Topic    string           `json:"topic"`
+	State    string           `json:"state"` // ready, starting or paused
+	Paused   bool             `json:"paused"`
+	Settings mq.GroupSettings `json:"settings"`
+	GroupFigures
+	Partial    bool             `json:"partial,omitempty"` // some leaders did not answer
+	Partitions []GroupPartition `json:"partitions"`
+}
+
+// GroupPartition is what a group has in one partition.
+type GroupPartition struct {
+	Partition  uint32 `json:"partition"`
+	Cursor     uint64 `json:"cursor"` // the lowest offset that is not settled
+	NextOffset uint64 `json:"next_offset"`
+	GroupFigures
+	Error *ItemError `json:"error,omitempty"`
+}
+
+// GroupSummary is a group in a list.
+type GroupSummary struct {
+	Name   string `json:"name"`
+	State  string `json:"state"`
+	Paused bool   `json:"paused"`
+	GroupFigures
+	Partial bool `json:"partial,omitempty"`
+}
+
+// GroupList is the answer to GET /v1/topics/{t}/groups.
+type GroupList struct {
+	Groups     []GroupSummary `json:"groups"`
+	NextCursor string         `json:"next_cursor,omitempty"`
+}
+
+// HeldMessage is a message as a group holds it.
+type HeldMessage struct {
+	ID        string    `json:"id"`
+	Partition uint32    `json:"partition"`
+	Offset    uint64    `json:"offset"`
+	State     string    `json:"state"` // ready, leased, waiting or dead
+	Attempt   uint32    `json:"attempt"`
+	Until     time.Time `json:"until,omitzero"` // leased: the lease's end; waiting: the retry
+	Consumer  string    `json:"consumer,omitempty"`
+	Reason    string    `json:"reason,omitempty"`
+	Timestamp time.Time `json:"timestamp,omitzero"` // when it was published
+}
+
+// HeldList is the answer to GET …/groups/{g}/messages and …/dead.
+type HeldList struct {
+	Messages   []HeldMessage `json:"messages"`
+	NextCursor string        `json:"next_cursor,omitempty"`
+}

@@ -1,0 +1,62 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// PublishItem is one message of a batch, and one line of a publish stream.
+type PublishItem struct {
+	// Value is a JSON string for encoding utf8 (the default) and base64, any JSON for encoding json.
+	Value       json.RawMessage   `json:"value"`
+	Encoding    string            `json:"encoding,omitempty"`
+	Key         *string           `json:"key,omitempty"`
+	ContentType string            `json:"content_type,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Partition   *uint32           `json:"partition,omitempty"` // default: by the key's hash, or any
+}
+
+// PublishBatch is the body of POST /v1/topics/{t}/messages/batch.
+type PublishBatch struct {
+	Messages []PublishItem `json:"messages"`
+}
+
+// Published is the answer to one message, sent when it is committed.
+type Published struct {
+	ID        string    `json:"id"`
+	Partition uint32    `json:"partition"`
+	Offset    uint64    `json:"offset"`
+	Timestamp time.Time `json:"timestamp,omitzero"`
+}
+
+// PublishResult is one result of a batch, and one line of a publish stream's answer. Where Error is set
+// the other fields mean nothing.
+type PublishResult struct {
+	ID        string     `json:"id,omitempty"`
+	Partition uint32     `json:"partition"`
+	Offset    uint64     `json:"offset"`
+	Timestamp time.Time  `json:"timestamp,omitzero"`
+	Error     *ItemError `json:"error,omitempty"`
+}
+
+// PublishBatchAnswer is the answer to a batch: 200, or 207 when some failed. Results are in the order of
+// the messages. A batch is not atomic: each message stands for itself.
+type PublishBatchAnswer struct {
+	Results []PublishResult `json:"results"`
+	Failed  int             `json:"failed"`
+}
+
+// PublishRun is a run of messages that got neighbouring offsets, in the order of the batch; with Error, a
+// run of messages that failed alike.
+type PublishRun struct {
+	Partition   uint32     `json:"partition"`
+	FirstOffset uint64     `json:"first_offset"`
+	Count       int        `json:"count"`
+	Error       *ItemError `json:"error,omitempty"`
+}
+
+// PublishRunsAnswer is the answer to a batch with ?results=runs.
+type PublishRunsAnswer struct {
+	Runs   []PublishRun `json:"runs"`
+	Failed int          `json:"failed"`
+}
