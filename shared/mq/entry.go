@@ -46,17 +46,24 @@ func (e *Entry) Next() Position { return e.At.Next(e.Count) }
 // AppendTo appends the entry's binary form.
 func (e *Entry) AppendTo(b []byte) []byte {
 	start := len(b)
-	b = append(b, entryVersion, 0, 0, 0, 0)
-	b = binary.BigEndian.AppendUint64(b, uint64(e.Segment))
-	b = e.At.AppendKey(b)
-	b = e.Prev.AppendKey(b)
-	b = e.Commit.AppendKey(b)
-	b = binary.BigEndian.AppendUint32(b, e.Count)
-	b = binary.BigEndian.AppendUint64(b, uint64(e.Stamp))
-	b = binary.BigEndian.AppendUint64(b, e.Boot)
-	b = append(b, e.Records...)
-	binary.BigEndian.PutUint32(b[start+1:], crc32.Checksum(b[start+5:], castagnoli))
+	var header [EntryHeaderSize]byte
+	b = append(append(b, header[:]...), e.Records...)
+	e.PutHeader(b[start:])
 	return b
+}
+
+// PutHeader makes b an encoded entry: b holds EntryHeaderSize bytes of any content and then the records, so
+// that a leader can gather records in place without copying them again. e.Records is not looked at.
+func (e *Entry) PutHeader(b []byte) {
+	h := append(b[:0], entryVersion, 0, 0, 0, 0)
+	h = binary.BigEndian.AppendUint64(h, uint64(e.Segment))
+	h = e.At.AppendKey(h)
+	h = e.Prev.AppendKey(h)
+	h = e.Commit.AppendKey(h)
+	h = binary.BigEndian.AppendUint32(h, e.Count)
+	h = binary.BigEndian.AppendUint64(h, uint64(e.Stamp))
+	binary.BigEndian.AppendUint64(h, e.Boot)
+	binary.BigEndian.PutUint32(b[1:], crc32.Checksum(b[5:], castagnoli))
 }
 
 // ParseEntry checks the CRC and reads an entry; Records shares memory with b.

@@ -2348,6 +2348,126 @@ func (x *ReadSegmentResponse) GetTail() *Position {
 	return nil
 }
 
+type CopyEntriesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Segment       uint64                 `protobuf:"varint,1,opt,name=segment,proto3" json:"segment,omitempty"`
+	End           *Position              `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`
+	Entries       [][]byte               `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopyEntriesRequest) Reset() {
+	*x = CopyEntriesRequest{}
+	mi := &file_splashdam_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopyEntriesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopyEntriesRequest) ProtoMessage() {}
+
+func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopyEntriesRequest.ProtoReflect.Descriptor instead.
+func (*CopyEntriesRequest) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *CopyEntriesRequest) GetSegment() uint64 {
+	if x != nil {
+		return x.Segment
+	}
+	return 0
+}
+
+func (x *CopyEntriesRequest) GetEnd() *Position {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *CopyEntriesRequest) GetEntries() [][]byte {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+type CopyEntriesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Known         bool                   `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
+	Tail          *Position              `protobuf:"bytes,2,opt,name=tail,proto3" json:"tail,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopyEntriesResponse) Reset() {
+	*x = CopyEntriesResponse{}
+	mi := &file_splashdam_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopyEntriesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopyEntriesResponse) ProtoMessage() {}
+
+func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopyEntriesResponse.ProtoReflect.Descriptor instead.
+func (*CopyEntriesResponse) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *CopyEntriesResponse) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *CopyEntriesResponse) GetTail() *Position {
+	if x != nil {
+		return x.Tail
+	}
+	return nil
+}
+
+func (x *CopyEntriesResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 var File_splashdam_proto protoreflect.FileDescriptor
 
 const file_splashdam_proto_rawDesc = "" +
@@ -2530,7 +2650,15 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x13ReadSegmentResponse\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x12\x18\n" +
 	"\aentries\x18\x02 \x03(\fR\aentries\x12*\n" +
-	"\x04tail\x18\x03 \x01(\v2\x16.splashdam.v1.PositionR\x04tail2\x85\a\n" +
+	"\x04tail\x18\x03 \x01(\v2\x16.splashdam.v1.PositionR\x04tail\"r\n" +
+	"\x12CopyEntriesRequest\x12\x18\n" +
+	"\asegment\x18\x01 \x01(\x04R\asegment\x12(\n" +
+	"\x03end\x18\x02 \x01(\v2\x16.splashdam.v1.PositionR\x03end\x12\x18\n" +
+	"\aentries\x18\x03 \x03(\fR\aentries\"o\n" +
+	"\x13CopyEntriesResponse\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\bR\x05known\x12*\n" +
+	"\x04tail\x18\x02 \x01(\v2\x16.splashdam.v1.PositionR\x04tail\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason2\xd9\a\n" +
 	"\aLogNode\x123\n" +
 	"\aGateway\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x120\n" +
 	"\x04Peer\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x12@\n" +
@@ -2543,7 +2671,8 @@ const file_splashdam_proto_rawDesc = "" +
 	"\fHeldMessages\x12!.splashdam.v1.HeldMessagesRequest\x1a\".splashdam.v1.HeldMessagesResponse\x12a\n" +
 	"\x10PartitionFigures\x12%.splashdam.v1.PartitionFiguresRequest\x1a&.splashdam.v1.PartitionFiguresResponse\x12@\n" +
 	"\x05Trace\x12\x1a.splashdam.v1.TraceRequest\x1a\x1b.splashdam.v1.TraceResponse\x12R\n" +
-	"\vReadSegment\x12 .splashdam.v1.ReadSegmentRequest\x1a!.splashdam.v1.ReadSegmentResponseB,Z*github.com/splashdam/splashdam/shared/mqpbb\x06proto3"
+	"\vReadSegment\x12 .splashdam.v1.ReadSegmentRequest\x1a!.splashdam.v1.ReadSegmentResponse\x12R\n" +
+	"\vCopyEntries\x12 .splashdam.v1.CopyEntriesRequest\x1a!.splashdam.v1.CopyEntriesResponseB,Z*github.com/splashdam/splashdam/shared/mqpbb\x06proto3"
 
 var (
 	file_splashdam_proto_rawDescOnce sync.Once
@@ -2557,7 +2686,7 @@ func file_splashdam_proto_rawDescGZIP() []byte {
 	return file_splashdam_proto_rawDescData
 }
 
-var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_splashdam_proto_goTypes = []any{
 	(*Raw)(nil),                      // 0: splashdam.v1.Raw
 	(*Partition)(nil),                // 1: splashdam.v1.Partition
@@ -2596,6 +2725,8 @@ var file_splashdam_proto_goTypes = []any{
 	(*TraceGroup)(nil),               // 34: splashdam.v1.TraceGroup
 	(*ReadSegmentRequest)(nil),       // 35: splashdam.v1.ReadSegmentRequest
 	(*ReadSegmentResponse)(nil),      // 36: splashdam.v1.ReadSegmentResponse
+	(*CopyEntriesRequest)(nil),       // 37: splashdam.v1.CopyEntriesRequest
+	(*CopyEntriesResponse)(nil),      // 38: splashdam.v1.CopyEntriesResponse
 }
 var file_splashdam_proto_depIdxs = []int32{
 	1,  // 0: splashdam.v1.Segment.partition:type_name -> splashdam.v1.Partition
@@ -2631,35 +2762,39 @@ var file_splashdam_proto_depIdxs = []int32{
 	34, // 30: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
 	2,  // 31: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
 	2,  // 32: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
-	0,  // 33: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
-	0,  // 34: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
-	6,  // 35: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
-	9,  // 36: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
-	11, // 37: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
-	16, // 38: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
-	18, // 39: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
-	21, // 40: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
-	24, // 41: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
-	27, // 42: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
-	31, // 43: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
-	35, // 44: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
-	0,  // 45: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
-	0,  // 46: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
-	7,  // 47: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
-	10, // 48: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
-	13, // 49: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
-	17, // 50: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
-	19, // 51: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
-	22, // 52: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
-	25, // 53: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
-	28, // 54: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
-	32, // 55: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
-	36, // 56: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
-	45, // [45:57] is the sub-list for method output_type
-	33, // [33:45] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	2,  // 33: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
+	2,  // 34: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
+	0,  // 35: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
+	0,  // 36: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
+	6,  // 37: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
+	9,  // 38: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
+	11, // 39: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
+	16, // 40: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
+	18, // 41: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
+	21, // 42: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
+	24, // 43: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
+	27, // 44: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
+	31, // 45: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
+	35, // 46: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
+	37, // 47: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
+	0,  // 48: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
+	0,  // 49: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
+	7,  // 50: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
+	10, // 51: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
+	13, // 52: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
+	17, // 53: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
+	19, // 54: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
+	22, // 55: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
+	25, // 56: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
+	28, // 57: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
+	32, // 58: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
+	36, // 59: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
+	38, // 60: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
+	48, // [48:61] is the sub-list for method output_type
+	35, // [35:48] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_splashdam_proto_init() }
@@ -2673,7 +2808,7 @@ func file_splashdam_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_splashdam_proto_rawDesc), len(file_splashdam_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -34,6 +34,7 @@ const (
 	LogNode_PartitionFigures_FullMethodName = "/splashdam.v1.LogNode/PartitionFigures"
 	LogNode_Trace_FullMethodName            = "/splashdam.v1.LogNode/Trace"
 	LogNode_ReadSegment_FullMethodName      = "/splashdam.v1.LogNode/ReadSegment"
+	LogNode_CopyEntries_FullMethodName      = "/splashdam.v1.LogNode/CopyEntries"
 )
 
 // LogNodeClient is the client API for LogNode service.
@@ -59,6 +60,9 @@ type LogNodeClient interface {
 	// ReadSegment reads encoded entries of a segment that this node holds, for the leader of its
 	// partition: a suffix to repair, a journal to replay, messages to serve.
 	ReadSegment(ctx context.Context, in *ReadSegmentRequest, opts ...grpc.CallOption) (*ReadSegmentResponse, error)
+	// CopyEntries brings a replica of a sealed segment nearer to the decided end. It is never an
+	// acknowledgement to the segment's leader (R1).
+	CopyEntries(ctx context.Context, in *CopyEntriesRequest, opts ...grpc.CallOption) (*CopyEntriesResponse, error)
 }
 
 type logNodeClient struct {
@@ -195,6 +199,16 @@ func (c *logNodeClient) ReadSegment(ctx context.Context, in *ReadSegmentRequest,
 	return out, nil
 }
 
+func (c *logNodeClient) CopyEntries(ctx context.Context, in *CopyEntriesRequest, opts ...grpc.CallOption) (*CopyEntriesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CopyEntriesResponse)
+	err := c.cc.Invoke(ctx, LogNode_CopyEntries_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LogNodeServer is the server API for LogNode service.
 // All implementations must embed UnimplementedLogNodeServer
 // for forward compatibility.
@@ -218,6 +232,9 @@ type LogNodeServer interface {
 	// ReadSegment reads encoded entries of a segment that this node holds, for the leader of its
 	// partition: a suffix to repair, a journal to replay, messages to serve.
 	ReadSegment(context.Context, *ReadSegmentRequest) (*ReadSegmentResponse, error)
+	// CopyEntries brings a replica of a sealed segment nearer to the decided end. It is never an
+	// acknowledgement to the segment's leader (R1).
+	CopyEntries(context.Context, *CopyEntriesRequest) (*CopyEntriesResponse, error)
 	mustEmbedUnimplementedLogNodeServer()
 }
 
@@ -263,6 +280,9 @@ func (UnimplementedLogNodeServer) Trace(context.Context, *TraceRequest) (*TraceR
 }
 func (UnimplementedLogNodeServer) ReadSegment(context.Context, *ReadSegmentRequest) (*ReadSegmentResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReadSegment not implemented")
+}
+func (UnimplementedLogNodeServer) CopyEntries(context.Context, *CopyEntriesRequest) (*CopyEntriesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CopyEntries not implemented")
 }
 func (UnimplementedLogNodeServer) mustEmbedUnimplementedLogNodeServer() {}
 func (UnimplementedLogNodeServer) testEmbeddedByValue()                 {}
@@ -479,6 +499,24 @@ func _LogNode_ReadSegment_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LogNode_CopyEntries_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CopyEntriesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LogNodeServer).CopyEntries(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LogNode_CopyEntries_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LogNodeServer).CopyEntries(ctx, req.(*CopyEntriesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // LogNode_ServiceDesc is the grpc.ServiceDesc for LogNode service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -525,6 +563,10 @@ var LogNode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReadSegment",
 			Handler:    _LogNode_ReadSegment_Handler,
+		},
+		{
+			MethodName: "CopyEntries",
+			Handler:    _LogNode_CopyEntries_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

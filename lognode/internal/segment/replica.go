@@ -1,0 +1,127 @@
+package segment
+
+import (
+	"fmt"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// Verdict is what a replica does with an entry it was offered.
+type Verdict int
+
+// The verdicts.
+const (
+	Take    Verdict = iota // write it; acknowledge when durable
+	Have                   // it is below the queue's end already: nothing to write
+	Gap                    // its predecessor is missing: ask for entries from Queued on
+	Sealed                 // nothing is taken any more
+	Refused                // it is not from this segment's leader
+)
+
+// Replica is one node's copy of one segment. One goroutine owns it.
+type Replica struct {
+	seg mq.Segment
+	// tail is durable; queued is what the tail will be when everything given to the disk is durable.
+	// Base <= tail <= queued.
+	tail, queued mq.Position
+	prev         mq.Position // position of the last queued entry in the chain; meaningful if queued > base
+	sealing      bool        // nothing is taken any more; the flag may not be durable yet
+	flagged      bool        // the seal flag is durable
+	end          *mq.Position
+}
+
+// NewReplica takes up a copy as the disk has it. prev is the position of the last entry on disk (any value if
+// there is none).
+func NewReplica(seg mq.Segment, tail, prev mq.Position, flagged bool, end *mq.Position) *Replica {
+	return &Replica{seg: seg, tail: tail, queued: tail, prev: prev, sealing: flagged || end != nil, flagged: flagged, end: end}
+}
+
+// Segment is what this is a copy of.
+func (r *Replica) Segment() *mq.Segment { return &r.seg }
+
+// Tail is the durable tail, Queued the tail once the disk is done with what it was given.
+func (r *Replica) Tail() mq.Position   { return r.tail }
+func (r *Replica) Queued() mq.Position { return r.queued }
+
+// Flagged says whether the seal flag is durable, Sealing whether nothing is taken any more.
+func (r *Replica) Flagged() bool { return r.flagged }
+func (r *Replica) Sealing() bool { return r.sealing }
+
+// Offer judges an entry that came over the stream of from. With Take the caller gives it to the disk, in
+// the order of the calls. (R1: only the leader's own stream counts; an entry offered after the seal is
+// never written.)
+func (r *Replica) Offer(e *mq.Entry, from mq.Incarnation) Verdict {
+	switch {
+	case from != r.seg.Leader || e.Boot != r.seg.Leader.Boot || e.Segment != r.seg.ID:
+		return Refused
+	case r.sealing:
+		return Sealed
+	case e.At.Before(r.queued):
+		return Have
+	case e.At != r.queued:
+		return Gap
+	case r.queued != r.seg.Base && e.Prev != r.prev:
+		return Gap
+	}
+	r.queued, r.prev = e.Next(), e.At
+	return Take
+}
+
+// Copied judges an entry that was copied from another replica after the end was decided. It is taken
+// only below the end and in order, and is never an acknowledgement to the segment's leader.
+func (r *Replica) Copied(e *mq.Entry) Verdict {
+	switch {
+	case r.end == nil || e.Segment != r.seg.ID || r.end.Before(e.Next()):
+		return Refused
+	case e.At.Before(r.queued):
+		return Have
+	case e.At != r.queued:
+		return Gap
+	}
+	r.queued, r.prev = e.Next(), e.At
+	return Take
+}
+
+// Durable says that everything up to tail is on disk.
+func (r *Replica) Durable(tail mq.Position) error {
+	if r.queued.Before(tail) {
+		return fmt.Errorf("segment: durable %s is beyond queued %s in %s", tail, r.queued, r.seg.String())
+	}
+	if r.tail.Before(tail) {
+		r.tail = tail
+	}
+	return nil
+}
+
+// Seal stops taking entries, at once and for good. When Tail has reached Queued the caller makes the
+// flag durable, calls SetFlagged, and may then answer Tail (R2).
+func (r *Replica) Seal() { r.sealing = true }
+
+// SetFlagged says that the seal flag is durable.
+func (r *Replica) SetFlagged() { r.sealing, r.flagged = true, true }
+
+// Settled says whether a seal may be answered, once its flag is durable.
+func (r *Replica) Settled() bool { return r.sealing && r.tail == r.queued }
+
+// SetEnd records the decided end. It returns true if this copy is longer, and must be cut on disk to the
+// end; the caller does that before it reads or copies again. A second end that differs is an error (I1).
+func (r *Replica) SetEnd(end mq.Position) (cut bool, err error) {
+	if r.end != nil {
+		if *r.end != end {
+			return false, fmt.Errorf("segment: end of %s was %s, now %s", r.seg.String(), *r.end, end)
+		}
+		return false, nil
+	}
+	r.sealing, r.end = true, &end
+	if end.Before(r.queued) {
+		r.queued = end
+		if end.Before(r.tail) {
+			r.tail = end
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// End is the decided end, or nil.
+func (r *Replica) End() *mq.Position { return r.end }
