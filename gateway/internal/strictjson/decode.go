@@ -1,0 +1,100 @@
+// Package strictjson reads JSON bodies of configuration calls: unknown fields and wrong types are errors,
+// every one of them is named by a JSON pointer, and all are reported at once. It costs a generic parse and
+// is not for messages.
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// Decode reads one JSON value into a pointer to a struct, over what it holds already. It answers
+// invalid_json for what is no JSON, validation_failed with all bad fields for what does not fit.
+func Decode(body []byte, into any) error {
+	tree, err := parse(body)
+	if err != nil {
+		return err
+	}
+	if fields := check(tree, into); len(fields) > 0 {
+		return &mqerr.Error{Code: mqerr.ValidationFailed, Detail: fields[0].Pointer + ": " + fields[0].Detail, Fields: fields}
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return mqerr.New(mqerr.InvalidJSON, "the body could not be read: %w", err)
+	}
+	return nil
+}
+
+// Merge applies a JSON merge patch (RFC 7396) to an object and answers the new one. The patch must be an
+// object; its nulls remove fields. An empty patch changes nothing.
+func Merge(target, patch []byte) ([]byte, error) {
+	if len(bytes.TrimSpace(patch)) == 0 {
+		return target, nil
+	}
+	p, err := parse(patch)
+	if err != nil {
+		return nil, err
+	}
+	object, ok := p.(map[string]any)
+	if !ok {
+		return nil, mqerr.New(mqerr.ValidationFailed, "the body must be an object, not %s", kindOf(p))
+	}
+	t, err := parse(target)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(merge(t, object))
+}
+
+func merge(target any, patch map[string]any) any {
+	out, ok := target.(map[string]any)
+	if !ok {
+		out = map[string]any{}
+	}
+	for name, v := range patch {
+		switch v := v.(type) {
+		case nil:
+			delete(out, name)
+		case map[string]any:
+			out[name] = merge(out[name], v)
+		default:
+			out[name] = v
+		}
+	}
+	return out
+}
+
+// parse reads exactly one JSON value; numbers stay text. The standard decoder bounds the depth.
+func parse(body []byte) (any, error) {
+	if !utf8.Valid(body) {
+		return nil, mqerr.New(mqerr.InvalidJSON, "the body is not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, invalid(err, d)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, mqerr.New(mqerr.InvalidJSON, "there is more after the JSON value, at byte %d", d.InputOffset())
+	}
+	return v, nil
+}
+
+func invalid(err error, d *json.Decoder) error {
+	var syntax *json.SyntaxError
+	switch {
+	case errors.Is(err, io.EOF):
+		return mqerr.New(mqerr.InvalidJSON, "the body is empty")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return mqerr.New(mqerr.InvalidJSON, "the body ends within a JSON value")
+	case errors.As(err, &syntax):
+		return mqerr.New(mqerr.InvalidJSON, "at byte %d: %s", syntax.Offset, syntax.Error())
+	}
+	return mqerr.New(mqerr.InvalidJSON, "at byte %d: %s", d.InputOffset(), fmt.Sprint(err))
+}
