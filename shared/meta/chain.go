@@ -1,0 +1,148 @@
+package meta
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// MaxOpenings is how many openings fit in one transaction (etcd's default is 128 operations).
+const MaxOpenings = 40
+
+func segmentsOfTopic(t mq.TopicID) string {
+	return prefixSegments + partitionsPrefix(t)[len(prefixPartitions):]
+}
+
+// Head reads a partition's head linearizably: PartitionNotFound if its key is missing, which proves nothing about
+// the partition's segments (only a tombstone of the topic does).
+func (s *Store) Head(ctx context.Context, p mq.PartitionID) (h mq.Head, err error) {
+	h.Revision, err = s.get(ctx, partitionKey(p), &h)
+	if err == nil && h.Revision == 0 {
+		err = mqerr.New(mqerr.PartitionNotFound, "partition %s", p)
+	}
+	return h, err
+}
+
+// Chain reads a partition's head and every sealed segment that still exists, in order, the head's Last included,
+// at one revision.
+func (s *Store) Chain(ctx context.Context, p mq.PartitionID) (h mq.Head, sealed []mq.Segment, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	r, err := s.c.Txn(ctx).Then(clientv3.OpGet(partitionKey(p)), clientv3.OpGet(segmentsPrefix(p), clientv3.WithPrefix())).Commit()
+	if err != nil {
+		return h, nil, unavailable("reading the chain of "+p.String(), err)
+	}
+	heads := r.Responses[0].GetResponseRange().Kvs
+	if len(heads) == 0 {
+		return h, nil, mqerr.New(mqerr.PartitionNotFound, "partition %s", p)
+	}
+	if err := decode(heads[0], &h); err != nil {
+		return h, nil, err
+	}
+	h.Revision = heads[0].ModRevision
+	for _, kv := range r.Responses[1].GetResponseRange().Kvs {
+		var seg mq.Segment
+		if err := decode(kv, &seg); err != nil {
+			return h, nil, err
+		}
+		sealed = append(sealed, seg)
+	}
+	if h.Last != nil {
+		sealed = append(sealed, *h.Last)
+	}
+	return h, sealed, nil
+}
+
+// Segments reads every sealed segment of a partition that still exists, in order.
+func (s *Store) Segments(ctx context.Context, p mq.PartitionID) ([]mq.Segment, error) {
+	_, sealed, err := s.Chain(ctx, p)
+	return sealed, err
+}
+
+// CreatePartitions writes the keys of partitions from <= n < to with an empty chain, where they are missing.
+// TopicNotFound if the topic is deleted. Controller only.
+func (s *Store) CreatePartitions(ctx context.Context, topic mq.TopicID, from, to uint32, replicas, quorum int) error {
+	for n := from; n < to; n++ {
+		p := mq.PartitionID{Topic: topic, Number: n}
+		value, err := encode(mq.Head{Partition: p, Replicas: replicas, Quorum: quorum, Next: 1})
+		if err != nil {
+			return err
+		}
+		key := partitionKey(p)
+		ok, _, err := s.commit(ctx, "making partition "+p.String(),
+			[]clientv3.Cmp{unchanged(key, 0), unchanged(deletedKey(topic), 0)}, clientv3.OpPut(key, value))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			if _, err := s.Head(ctx, p); err != nil {
+				if mqerr.Is(err, mqerr.PartitionNotFound) {
+					return mqerr.New(mqerr.TopicNotFound, "topic %d is deleted", topic)
+				}
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Opening is one change of a chain: Head is the new value, and its Revision the one that it was made
+// from. Displaced is the head's former Last, which gets a key of its own when another takes its place.
+type Opening struct {
+	Head      mq.Head
+	Displaced *mq.Segment
+}
+
+// OpenSegments carries out openings (at most MaxOpenings) in one transaction, all or none: ok is false if any
+// head has changed meanwhile. With an error the outcome is unknown: read the heads again. Controller only.
+func (s *Store) OpenSegments(ctx context.Context, openings []Opening) (ok bool, revision int64, err error) {
+	if len(openings) > MaxOpenings {
+		return false, 0, mqerr.New(mqerr.Internal, "%d openings in one transaction, at most %d", len(openings), MaxOpenings)
+	}
+	var cmps []clientv3.Cmp
+	var ops []clientv3.Op
+	for i := range openings {
+		o := &openings[i]
+		key := partitionKey(o.Head.Partition)
+		value, err := encode(o.Head)
+		if err != nil {
+			return false, 0, err
+		}
+		cmps = append(cmps, unchanged(key, o.Head.Revision))
+		ops = append(ops, clientv3.OpPut(key, value))
+		if o.Displaced != nil {
+			old, err := encode(o.Displaced)
+			if err != nil {
+				return false, 0, err
+			}
+			ops = append(ops, clientv3.OpPut(segmentKey(o.Displaced.Partition, o.Displaced.Number), old))
+		}
+	}
+	return s.commit(ctx, "opening segments", cmps, ops...)
+}
+
+// DropSegments takes the sealed segments whose number is below oldest off the front of a chain (retention,
+// decided by the leader). h must be as read; PreconditionFailed if the head changed meanwhile. The newest
+// sealed segment (Last) can't be dropped. Returns the new head.
+func (s *Store) DropSegments(ctx context.Context, h mq.Head, oldest uint64) (mq.Head, error) {
+	if h.Last == nil || oldest > h.Last.Number || oldest <= h.Oldest {
+		return h, mqerr.New(mqerr.Internal, "dropping segments below %d of %s, whose chain does not allow it", oldest, h.Partition)
+	}
+	h.Oldest = oldest
+	value, err := encode(h)
+	if err != nil {
+		return h, err
+	}
+	key := partitionKey(h.Partition)
+	ok, at, err := s.commit(ctx, "dropping segments of "+h.Partition.String(), []clientv3.Cmp{unchanged(key, h.Revision)},
+		clientv3.OpPut(key, value),
+		clientv3.OpDelete(segmentsPrefix(h.Partition), clientv3.WithRange(segmentKey(h.Partition, oldest))))
+	if err == nil && !ok {
+		err = mqerr.New(mqerr.PreconditionFailed, "the head of %s changed", h.Partition)
+	}
+	h.Revision = at
+	return h, err
+}

@@ -1,0 +1,102 @@
+package meta
+
+import (
+	"time"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// Node is what a log node registers under /nodes/<name>, with a lease.
+type Node struct {
+	Name  string     `json:"name"`
+	Store mq.StoreID `json:"store"`
+	Boot  uint64     `json:"boot"`
+	// Addr is where the node serves gRPC, host:port.
+	Addr string `json:"addr"`
+	// Zone is a failure domain; replicas are spread over zones.
+	Zone string `json:"zone,omitempty"`
+	// Capacity weighs the node in placement; 0 counts as 1.
+	Capacity int `json:"capacity,omitempty"`
+	// Draining says that the node takes no new segments.
+	Draining bool `json:"draining,omitempty"`
+	// Full says that the node's disk refuses publishes, so it gets no new segments while others can.
+	Full bool `json:"full,omitempty"`
+}
+
+// Incarnation is the run that registered.
+func (n *Node) Incarnation() mq.Incarnation { return mq.Incarnation{Store: n.Store, Boot: n.Boot} }
+
+// Gateway is what a gateway registers under /gateways/<name>, with a lease.
+type Gateway struct {
+	Name    string    `json:"name"`
+	Addr    string    `json:"addr"` // where it serves HTTP, host:port
+	Started time.Time `json:"started,omitzero"`
+}
+
+// Coordinator is what a coordinator registers under /coordinators/<name>, with a lease: where log nodes
+// and gateways find NATS.
+type Coordinator struct {
+	Name       string `json:"name"`
+	EtcdClient string `json:"etcd_client"` // host:port
+	NATS       string `json:"nats"`        // host:port
+}
+
+// Report is what a log node wants the controller to know, under /reports/<store id>, with the node's lease
+// time. Written on change and at most once a second.
+type Report struct {
+	Store mq.StoreID `json:"store"`
+	// SealFlags are segments that this node holds, sealed here, and open according to etcd.
+	SealFlags []mq.SegmentID `json:"seal_flags,omitempty"`
+	// SealWanted are segments that this node leads and asks to be sealed (size, age, own disk, clock).
+	SealWanted []mq.SegmentID `json:"seal_wanted,omitempty"`
+	// Behind are segments that this node leads and of which a replica is more than 10 s behind.
+	Behind []mq.SegmentID `json:"behind,omitempty"`
+	// Opening are segments that this node leads and does not serve yet: not a reason for suspicion.
+	Opening []mq.SegmentID `json:"opening,omitempty"`
+}
+
+// Topic is the record of a topic under /topics/<name>.
+type Topic struct {
+	Name     string           `json:"name"`
+	ID       mq.TopicID       `json:"id"`
+	Settings mq.TopicSettings `json:"settings"`
+	// Route rises whenever the mapping of keys to partitions changes.
+	Route   uint64    `json:"route"`
+	Created time.Time `json:"created"`
+	// Deleted: the topic is gone for users; nodes remove what they hold of its id.
+	Deleted bool `json:"deleted,omitempty"`
+	// Revision is the key's ModRevision when this value was read (ETag, If-Match); not stored.
+	Revision int64 `json:"-"`
+}
+
+// Group is the record of a group under /groups/<topic id>/<name>.
+type Group struct {
+	ID    mq.GroupID `json:"id"`
+	Topic mq.TopicID `json:"topic"`
+	Name  string     `json:"name"`
+	// Version rises at each change of what the partitions' leaders must know (settings, paused).
+	Version  uint64           `json:"version"`
+	Settings mq.GroupSettings `json:"settings"`
+	Paused   bool             `json:"paused,omitempty"`
+	// Started: every partition has recorded where the group starts.
+	Started bool      `json:"started,omitempty"`
+	Created time.Time `json:"created"`
+	// Deleted: the group is gone for users. The key stays until the name is used again, with a new id, so a leader
+	// that holds a group whose key is deleted, or is of another id, may forget the group.
+	Deleted bool `json:"deleted,omitempty"`
+	// Revision is the key's ModRevision when this value was read; not stored.
+	Revision int64 `json:"-"`
+}
+
+// Cluster is the record under /cluster, made once by the first controller.
+type Cluster struct {
+	ID      string    `json:"id"` // 32 hex digits
+	Created time.Time `json:"created"`
+}
+
+// secret is a numbered key under /secrets/receipts/<number>: 32 random bytes that sign receipts and cursors.
+type secret struct {
+	Number  uint32    `json:"number"`
+	Secret  []byte    `json:"secret"`
+	Created time.Time `json:"created"`
+}
