@@ -1,0 +1,101 @@
+package gateway
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// route is one row of the table of calls; /openapi.json describes the same ones, which a test checks.
+type route struct {
+	method, path string
+	handle       func(echo.Context) error
+}
+
+// routes is every call of the gateway.
+func (g *Gateway) routes() []route {
+	return []route{
+		{http.MethodPost, "/v1/topics/:topic/messages", g.handlePublish},
+		{http.MethodPost, "/v1/topics/:topic/messages/batch", g.handlePublishBatch},
+		{http.MethodPost, "/v1/topics/:topic/groups/:group/receive", g.handleReceive},
+		{http.MethodPost, "/v1/settle", g.handleSettle},
+		{http.MethodPost, "/v1/ack", g.handleAck},
+		{http.MethodPost, "/v1/nack", g.handleNack},
+		{http.MethodPost, "/v1/reject", g.handleReject},
+		{http.MethodPost, "/v1/extend", g.handleExtend},
+	}
+}
+
+// newEcho makes the router with what is common to all calls.
+func (g *Gateway) newEcho() *echo.Echo {
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	// The peer's own address: headers that a caller can write never say who it is (museum 32).
+	e.IPExtractor = echo.ExtractIPDirect()
+	e.HTTPErrorHandler = g.onError
+	e.Pre(g.withRequestID, g.withRecover)
+	for _, r := range g.routes() {
+		e.Add(r.method, r.path, g.observed(r))
+	}
+	return e
+}
+
+// observed counts a route's calls and times them. The counters are looked up once per status, not per call.
+func (g *Gateway) observed(r route) echo.HandlerFunc {
+	seconds := g.metrics.seconds.WithLabelValues(r.method, r.path)
+	answers := newStatusCounters(g.metrics.requests.MustCurryWith(prometheus.Labels{"method": r.method, "route": r.path}))
+	return func(c echo.Context) error {
+		start := time.Now()
+		err := r.handle(c)
+		if err != nil {
+			g.onError(err, c)
+		}
+		seconds.Observe(time.Since(start).Seconds())
+		answers.count(c.Response().Status)
+		return nil
+	}
+}
+
+// pathName reads a name from the path; what is no name is 400 and goes no further.
+func pathName(c echo.Context, param string) (string, error) {
+	v := c.Param(param)
+	if u, err := url.PathUnescape(v); err == nil {
+		v = u
+	}
+	if err := mq.CheckName(v); err != nil {
+		return "", badParameter("path/"+param, "%v", err)
+	}
+	return v, nil
+}
+
+// queryInt reads a whole number from the query, or def if it is not there.
+func queryInt(c echo.Context, name string, def, low, high int64) (int64, error) {
+	s := c.QueryParam(name)
+	if s == "" {
+		return def, nil
+	}
+	v, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || v < low || v > high {
+		return 0, badParameter("query/"+name, "must be a whole number from %d to %d, not %.40q", low, high, s)
+	}
+	return v, nil
+}
+
+// queryDuration reads a duration from the query, or def if it is not there.
+func queryDuration(c echo.Context, name string, def, low, high time.Duration) (time.Duration, error) {
+	s := c.QueryParam(name)
+	if s == "" {
+		return def, nil
+	}
+	v, err := time.ParseDuration(s)
+	if err != nil || v < low || v > high {
+		return 0, badParameter("query/"+name, "must be a duration from %s to %s (30s, 5m), not %.40q", low, high, s)
+	}
+	return v, nil
+}
