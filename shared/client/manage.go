@@ -1,0 +1,154 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/splashdam/splashdam/shared/api"
+)
+
+// Page asks for a part of a list; the zero value asks for its beginning with the server's default length.
+type Page struct {
+	Cursor string // NextCursor of the page before
+	Limit  int
+}
+
+func (p Page) query() url.Values {
+	q := url.Values{}
+	if p.Cursor != "" {
+		q.Set("cursor", p.Cursor)
+	}
+	if p.Limit > 0 {
+		q.Set("limit", strconv.Itoa(p.Limit))
+	}
+	return q
+}
+
+func withQuery(path string, q url.Values) string {
+	if len(q) == 0 {
+		return path
+	}
+	return path + "?" + q.Encode()
+}
+
+func dryRun(path string, dry bool) string {
+	if dry {
+		return path + "?dry_run=true"
+	}
+	return path
+}
+
+// CreateTopic makes a topic; already_exists (412) when there is one of this name.
+func (c *Client) CreateTopic(ctx context.Context, topic string, in api.TopicInput) (api.Topic, error) {
+	return create[api.Topic](ctx, c, pathOf("topics", topic), in)
+}
+
+// PutTopic makes a topic or replaces its settings as a whole.
+func (c *Client) PutTopic(ctx context.Context, topic string, in api.TopicInput) (api.Topic, error) {
+	return fetch[api.Topic](ctx, c, http.MethodPut, pathOf("topics", topic), in, true)
+}
+
+// create puts with If-None-Match. A lost answer is not asked for again: the second try would say that it
+// exists already.
+func create[T any](ctx context.Context, c *Client, path string, in any) (out T, err error) {
+	q, err := newCall(http.MethodPut, path, in, false)
+	if err != nil {
+		return out, err
+	}
+	q.header.Set("If-None-Match", "*")
+	_, err = c.exchange(ctx, q, &out)
+	return out, err
+}
+
+// UpdateTopic changes the settings that in names (a merge patch) and leaves the others.
+func (c *Client) UpdateTopic(ctx context.Context, topic string, in api.TopicInput) (api.Topic, error) {
+	var out api.Topic
+	q, err := newCall(http.MethodPatch, pathOf("topics", topic), in, true)
+	if err != nil {
+		return out, err
+	}
+	q.header.Set("Content-Type", "application/merge-patch+json")
+	_, err = c.exchange(ctx, q, &out)
+	return out, err
+}
+
+// Topic describes one topic.
+func (c *Client) Topic(ctx context.Context, topic string) (api.Topic, error) {
+	return fetch[api.Topic](ctx, c, http.MethodGet, pathOf("topics", topic), nil, true)
+}
+
+// Topics lists topics by name.
+func (c *Client) Topics(ctx context.Context, p Page) (api.TopicList, error) {
+	return fetch[api.TopicList](ctx, c, http.MethodGet, withQuery(pathOf("topics"), p.query()), nil, true)
+}
+
+// DeleteTopic removes a topic with its messages and groups, or says what would go.
+func (c *Client) DeleteTopic(ctx context.Context, topic string, dry bool) (api.Deletion, error) {
+	return fetch[api.Deletion](ctx, c, http.MethodDelete, dryRun(pathOf("topics", topic), dry), nil, dry)
+}
+
+// CreateGroup makes a group; already_exists (412) when there is one of this name.
+func (c *Client) CreateGroup(ctx context.Context, topic, group string, in api.GroupInput) (api.Group, error) {
+	return create[api.Group](ctx, c, pathOf("topics", topic, "groups", group), in)
+}
+
+// PutGroup makes a group or replaces its settings as a whole.
+func (c *Client) PutGroup(ctx context.Context, topic, group string, in api.GroupInput) (api.Group, error) {
+	return fetch[api.Group](ctx, c, http.MethodPut, pathOf("topics", topic, "groups", group), in, true)
+}
+
+// Group describes one group.
+func (c *Client) Group(ctx context.Context, topic, group string) (api.Group, error) {
+	return fetch[api.Group](ctx, c, http.MethodGet, pathOf("topics", topic, "groups", group), nil, true)
+}
+
+// Groups lists the groups of a topic by name.
+func (c *Client) Groups(ctx context.Context, topic string, p Page) (api.GroupList, error) {
+	return fetch[api.GroupList](ctx, c, http.MethodGet, withQuery(pathOf("topics", topic, "groups"), p.query()), nil, true)
+}
+
+// DeleteGroup removes a group with its position, or says what would go.
+func (c *Client) DeleteGroup(ctx context.Context, topic, group string, dry bool) (api.Deletion, error) {
+	return fetch[api.Deletion](ctx, c, http.MethodDelete, dryRun(pathOf("topics", topic, "groups", group), dry), nil, dry)
+}
+
+// PauseGroup stops deliveries to a group; what is out may still be settled.
+func (c *Client) PauseGroup(ctx context.Context, topic, group string) error {
+	return c.do(ctx, http.MethodPost, pathOf("topics", topic, "groups", group, "pause"), nil, nil, true)
+}
+
+// ResumeGroup ends a pause.
+func (c *Client) ResumeGroup(ctx context.Context, topic, group string) error {
+	return c.do(ctx, http.MethodPost, pathOf("topics", topic, "groups", group, "resume"), nil, nil, true)
+}
+
+// GroupMessages lists what a group holds in one state: ready, leased, waiting or dead.
+func (c *Client) GroupMessages(ctx context.Context, topic, group, state string, p Page) (api.HeldList, error) {
+	q := p.query()
+	q.Set("state", state)
+	path := withQuery(pathOf("topics", topic, "groups", group, "messages"), q)
+	return fetch[api.HeldList](ctx, c, http.MethodGet, path, nil, true)
+}
+
+// Dead lists a group's dead letters.
+func (c *Client) Dead(ctx context.Context, topic, group string, p Page) (api.HeldList, error) {
+	path := withQuery(pathOf("topics", topic, "groups", group, "dead"), p.query())
+	return fetch[api.HeldList](ctx, c, http.MethodGet, path, nil, true)
+}
+
+// Message reads one message by its id.
+func (c *Client) Message(ctx context.Context, id string) (api.Message, error) {
+	return fetch[api.Message](ctx, c, http.MethodGet, pathOf("messages", id), nil, true)
+}
+
+// Trace tells a message's life.
+func (c *Client) Trace(ctx context.Context, id string) (api.Trace, error) {
+	return fetch[api.Trace](ctx, c, http.MethodGet, pathOf("messages", id, "trace"), nil, true)
+}
+
+// Cluster describes the cluster as the answering gateway sees it.
+func (c *Client) Cluster(ctx context.Context) (api.Cluster, error) {
+	return fetch[api.Cluster](ctx, c, http.MethodGet, pathOf("cluster"), nil, true)
+}

@@ -1,0 +1,162 @@
+package client
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// Message is what is published. Value may be empty and may hold any bytes.
+type Message struct {
+	// Key keeps messages together in one partition, in order; nil for none, and an empty key is a key. It
+	// must be UTF-8.
+	Key         *string
+	Value       []byte
+	ContentType string
+	Headers     map[string]string
+	Partition   *uint32 // overrides the choice by key
+}
+
+// Key makes a Message's Key of a text.
+func Key(text string) *string { return &text }
+
+// item is the message's JSON form. Text goes as it is, everything else in base64.
+func (m *Message) item() (api.PublishItem, error) {
+	if m.Key != nil && !utf8.ValidString(*m.Key) {
+		return api.PublishItem{}, badMessage("/key", "a key must be UTF-8")
+	}
+	item := api.PublishItem{Key: m.Key, ContentType: m.ContentType, Headers: m.Headers, Partition: m.Partition}
+	text := string(m.Value)
+	if !utf8.ValidString(text) {
+		text, item.Encoding = base64.StdEncoding.EncodeToString(m.Value), api.EncodingBase64
+	}
+	var err error
+	item.Value, err = json.Marshal(text)
+	return item, err
+}
+
+func badMessage(pointer, detail string) *Error {
+	return &Error{Code: mqerr.ValidationFailed.String(), Title: mqerr.ValidationFailed.Title(),
+		Fields: []mqerr.Field{{Pointer: pointer, Detail: detail}}}
+}
+
+// Publish stores one message and returns when it is committed. With an error for which IsOutcomeUnknown
+// holds it may be stored all the same; publishing it again may store it twice.
+func (c *Client) Publish(ctx context.Context, topic string, m Message) (api.Published, error) {
+	if !m.rawSafe() {
+		results, err := c.PublishBatch(ctx, topic, []Message{m})
+		if err != nil {
+			return api.Published{}, err
+		}
+		return results[0].Published, results[0].Err
+	}
+	q := &call{method: http.MethodPost, path: pathOf("topics", topic, "messages"), header: http.Header{}, body: m.Value}
+	if m.Key != nil {
+		q.header.Set("Mq-Key", *m.Key)
+	}
+	if m.ContentType != "" {
+		q.header.Set("Content-Type", m.ContentType)
+	}
+	if m.Partition != nil {
+		q.header.Set("Mq-Partition", strconv.FormatUint(uint64(*m.Partition), 10))
+	}
+	var out api.Published
+	_, err := c.exchange(ctx, q, &out)
+	return out, err
+}
+
+// rawSafe says whether the message survives as a raw body with HTTP headers: these lose the case of names,
+// blanks at the ends and everything that is not printable. An x-ndjson body would be taken as a stream.
+func (m *Message) rawSafe() bool {
+	return len(m.Headers) == 0 && (m.Key == nil || headerSafe(*m.Key)) &&
+		(m.ContentType == "" || headerSafe(m.ContentType)) && !strings.Contains(strings.ToLower(m.ContentType), "ndjson")
+}
+
+func headerSafe(s string) bool {
+	if s == "" || s[0] == ' ' || s[len(s)-1] == ' ' {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// Result is what became of one message of a batch: where it is stored, or Err (an *Error).
+type Result struct {
+	api.Published
+	Err error
+}
+
+// PublishBatch stores messages, each for itself: the results are in their order, and some may have failed
+// though the error is nil. Messages that were refused with a code that says nothing was stored are sent
+// again within the bounds of Retry; with several partitions or a batch over 1 MiB this may change the
+// order of what was refused against what was not. When the error is not nil there are no results, and
+// it holds for all messages.
+func (c *Client) PublishBatch(ctx context.Context, topic string, messages []Message) ([]Result, error) {
+	results := make([]Result, len(messages))
+	items := make([]api.PublishItem, 0, len(messages))
+	place := make([]int, 0, len(messages)) // of each item in results
+	for i := range messages {
+		item, err := messages[i].item()
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		items, place = append(items, item), append(place, i)
+	}
+	pauses, began := c.retry.pauses(), time.Now()
+	for attempt := 1; len(items) > 0; attempt++ {
+		var answer api.PublishBatchAnswer
+		err := c.do(ctx, http.MethodPost, pathOf("topics", topic, "messages", "batch"), api.PublishBatch{Messages: items}, &answer, false)
+		if err == nil && len(answer.Results) != len(items) {
+			err = &Error{Code: codeOutcomeUnknown, Detail: "the answer has not one result for each message"}
+		}
+		if err != nil && attempt == 1 {
+			return nil, err
+		}
+		items, place = settleItems(results, items, place, answer.Results, err)
+		if len(items) == 0 || attempt >= c.retry.Attempts || time.Since(began) > c.retry.Elapsed || !sleep(ctx, pauses.NextBackOff()) {
+			break
+		}
+	}
+	return results, nil
+}
+
+// settleItems files each item's result and keeps those that were refused for now. With err none was
+// answered, and it is the result of all.
+func settleItems(results []Result, items []api.PublishItem, place []int, answers []api.PublishResult, err error) ([]api.PublishItem, []int) {
+	kept := 0
+	for i, at := range place {
+		if err != nil {
+			results[at].Err = err
+			continue
+		}
+		r := answers[i]
+		results[at] = Result{Published: api.Published{ID: r.ID, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp}}
+		if r.Error == nil {
+			continue
+		}
+		e := itemError(r.Error)
+		results[at] = Result{Err: e}
+		if e.Retryable && !e.OutcomeUnknown() {
+			items[kept], place[kept] = items[i], at
+			kept++
+		}
+	}
+	return items[:kept], place[:kept]
+}
+
+func itemError(e *api.ItemError) *Error {
+	return &Error{Code: e.Code, Detail: e.Detail, Retryable: e.Retryable, Fields: e.Errors}
+}

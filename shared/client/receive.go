@@ -1,0 +1,108 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/api"
+)
+
+// Delivery is a message that is leased to the caller until LeaseExpiresAt, by the server's clock.
+type Delivery struct {
+	ID             string
+	Topic          string
+	Partition      uint32
+	Offset         uint64
+	Key            []byte // nil for none
+	Value          []byte
+	ContentType    string
+	Headers        map[string]string
+	Lane           string
+	Timestamp      time.Time // when it was published
+	Receipt        string    // names this delivery when it is settled
+	Fence          string    // grows from delivery to delivery, compares as text
+	Attempt        uint32    // 1 for the first
+	LeaseExpiresAt time.Time
+}
+
+// Receive leases messages for a group, waiting up to r.Wait for the first. An empty result is no error.
+// A lost answer is not asked for again: what it held comes back when the lease ends, or sooner.
+func (c *Client) Receive(ctx context.Context, topic, group string, r api.ReceiveRequest) ([]Delivery, error) {
+	var answer api.ReceiveAnswer
+	if err := c.do(ctx, http.MethodPost, pathOf("topics", topic, "groups", group, "receive"), r, &answer, false); err != nil {
+		return nil, err
+	}
+	out := make([]Delivery, len(answer.Messages))
+	for i := range answer.Messages {
+		if err := out[i].fill(topic, &answer.Messages[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (d *Delivery) fill(topic string, m *api.Delivery) error {
+	value, err := m.Bytes()
+	if err != nil {
+		return fmt.Errorf("client: value of message %s: %w", m.ID, err)
+	}
+	key, err := m.KeyBytes()
+	if err != nil {
+		return fmt.Errorf("client: key of message %s: %w", m.ID, err)
+	}
+	*d = Delivery{ID: m.ID, Topic: topic, Partition: m.Partition, Offset: m.Offset, Key: key, Value: value,
+		ContentType: m.ContentType, Headers: m.Headers, Lane: m.Lane, Timestamp: m.Timestamp,
+		Receipt: m.Receipt, Fence: m.Fence, Attempt: m.Attempt, LeaseExpiresAt: m.LeaseExpiresAt}
+	return nil
+}
+
+// Settle carries out all acts of r in one call and returns an error (nil or *Error) for each receipt, all
+// of Ack first, then Nack, Reject, Extend. Acts are committed when it returns. Settling twice is harmless,
+// so a lost answer is asked for again; after a first time that was carried out, a repeated nack or
+// reject may answer receipt_stale.
+func (c *Client) Settle(ctx context.Context, r api.SettleRequest) ([]error, error) {
+	n := len(r.Ack) + len(r.Nack) + len(r.Reject) + len(r.Extend)
+	if n == 0 {
+		return nil, nil
+	}
+	var answer api.SettleAnswer
+	if err := c.do(ctx, http.MethodPost, pathOf("settle"), r, &answer, true); err != nil {
+		return nil, err
+	}
+	if len(answer.Results) != n {
+		return nil, &Error{Code: codeOutcomeUnknown, Retryable: true, Detail: "the answer has not one result for each receipt"}
+	}
+	out := make([]error, n)
+	for i, one := range answer.Results {
+		if one.Error != nil {
+			out[i] = itemError(one.Error)
+		}
+	}
+	return out, nil
+}
+
+// Ack settles a message as done. Acknowledging twice is fine.
+func (c *Client) Ack(ctx context.Context, receipt string) error {
+	return c.act(ctx, "ack", api.ActRequest{Receipt: receipt})
+}
+
+// Nack gives a message back as a failed attempt. With a nil delay the group's back-off says when it comes again.
+func (c *Client) Nack(ctx context.Context, receipt string, delay *time.Duration, reason string) error {
+	return c.act(ctx, "nack", api.ActRequest{Receipt: receipt, Delay: (*api.Duration)(delay), Reason: reason})
+}
+
+// Reject makes a message dead for its group at once.
+func (c *Client) Reject(ctx context.Context, receipt, reason string) error {
+	return c.act(ctx, "reject", api.ActRequest{Receipt: receipt, Reason: reason})
+}
+
+// Extend gives a lease a new end, counted from now; 0 takes the group's lease.
+func (c *Client) Extend(ctx context.Context, receipt string, lease time.Duration) error {
+	return c.act(ctx, "extend", api.ActRequest{Receipt: receipt, Lease: api.Duration(lease)})
+}
+
+func (c *Client) act(ctx context.Context, name string, r api.ActRequest) error {
+	return c.do(ctx, http.MethodPost, pathOf(name), r, nil, true)
+}

@@ -1,0 +1,145 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// Retry says how often and how long a request is sent again. Only what is surely safe is repeated: a
+// request that nothing was sent of (connection refused), one that the server refused with a code that says
+// nothing was stored, and calls that have the same effect twice (reads, settles, settings as a whole).
+// A publish whose outcome is unknown is never repeated by itself.
+type Retry struct {
+	// Attempts is how often a request is sent at most; 1 turns repeating off. Default 8.
+	Attempts int
+	// Initial and Max bound the pause, which doubles and is spread by half each way; a longer Retry-After
+	// wins. Defaults 50 ms and 5 s.
+	Initial, Max time.Duration
+	// Elapsed is how long all attempts together may take before no further one is begun; the context may
+	// end it earlier. Default 30 s.
+	Elapsed time.Duration
+}
+
+func (r Retry) withDefaults() Retry {
+	if r.Attempts <= 0 {
+		r.Attempts = 8
+	}
+	if r.Initial <= 0 {
+		r.Initial = 50 * time.Millisecond
+	}
+	if r.Max <= 0 {
+		r.Max = 5 * time.Second
+	}
+	if r.Elapsed <= 0 {
+		r.Elapsed = 30 * time.Second
+	}
+	return r
+}
+
+func (r Retry) pauses() *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{InitialInterval: r.Initial, MaxInterval: r.Max, Multiplier: 2, RandomizationFactor: 0.5}
+}
+
+// call is one request in a form that can be sent more than once.
+type call struct {
+	method string
+	path   string // escaped, with the query
+	header http.Header
+	body   []byte
+	// repeatable: sending it twice has the effect of sending it once, so a lost answer is no reason to stop.
+	repeatable bool
+}
+
+// send sends c until it is answered with a success, may not be repeated, or the bounds of Retry are
+// reached; then the last error is returned. The caller closes the answer's body.
+func (c *Client) send(ctx context.Context, q *call) (*http.Response, error) {
+	began := time.Now()
+	pauses := c.retry.pauses()
+	for attempt := 1; ; attempt++ {
+		base := c.servers.current()
+		answer, sent, err := c.once(ctx, base, q)
+		if err == nil {
+			return answer, nil
+		}
+		again, elsewhere := judge(err, sent, q.repeatable)
+		if elsewhere {
+			c.servers.leave(base)
+		}
+		if ctx.Err() != nil || !again || attempt >= c.retry.Attempts {
+			return nil, final(err, sent, q.repeatable)
+		}
+		pause := pauses.NextBackOff()
+		var e *Error
+		if errors.As(err, &e) {
+			pause = max(pause, e.RetryAfter)
+		}
+		if time.Since(began)+pause > c.retry.Elapsed {
+			return nil, final(err, sent, q.repeatable)
+		}
+		if !sleep(ctx, pause) {
+			return nil, fmt.Errorf("%w (%w while waiting to repeat it)", err, context.Cause(ctx))
+		}
+	}
+}
+
+// judge says whether to send again, and whether another server would be the better choice.
+func judge(err error, sent, repeatable bool) (again, elsewhere bool) {
+	var e *Error
+	if !errors.As(err, &e) {
+		return !sent || repeatable, true // the connection failed
+	}
+	if e.OutcomeUnknown() {
+		return repeatable, true
+	}
+	return e.Retryable, e.Status == http.StatusServiceUnavailable
+}
+
+// final is what the caller sees: a lost connection after sending is an unknown outcome unless the call
+// has no effect to wonder about.
+func final(err error, sent, repeatable bool) error {
+	var e *Error
+	if errors.As(err, &e) || !sent || repeatable {
+		return err
+	}
+	return unknown(err)
+}
+
+// once sends c to one server. sent says whether any byte may have left: a connection was there.
+func (c *Client) once(ctx context.Context, base string, q *call) (answer *http.Response, sent bool, err error) {
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent = true }}
+	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), q.method, base+q.path, bytesReader(q.body))
+	if err != nil {
+		return nil, false, &Error{Code: "invalid_request", Detail: err.Error(), cause: err}
+	}
+	for name, values := range q.header {
+		request.Header[name] = values
+	}
+	request.Header.Set("User-Agent", c.userAgent)
+	answer, err = c.http.Do(request)
+	if err != nil {
+		return nil, sent, fmt.Errorf("client: %w", err)
+	}
+	if answer.StatusCode >= 300 {
+		defer drop(answer)
+		return nil, true, readProblem(answer)
+	}
+	return answer, true, nil
+}
+
+// sleep waits for d; false when the context ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
