@@ -1,0 +1,97 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// maxSettle bounds the receipts of one settle call of a consumer.
+const maxSettle = 1000
+
+// settler gathers what handlers returned into few settle calls.
+type settler struct {
+	client *Client
+	linger time.Duration
+	in     chan settlement // holds one call's worth; at the bound handlers wait
+}
+
+type settlement struct {
+	receipt string
+	err     error
+}
+
+func newSettler(c *Client, o ConsumerOptions) *settler {
+	return &settler{client: c, linger: o.SettleLinger, in: make(chan settlement, min(o.Concurrency, maxSettle))}
+}
+
+func (s *settler) file(receipt string, err error) { s.in <- settlement{receipt, err} }
+
+// close says that no more comes; run returns once all is settled.
+func (s *settler) close() { close(s.in) }
+
+func (s *settler) run() {
+	for first := range s.in {
+		request := api.SettleRequest{}
+		add(&request, first)
+		s.more(&request)
+		s.send(request)
+	}
+}
+
+// more takes what comes within the linger, up to the bound.
+func (s *settler) more(r *api.SettleRequest) {
+	timer := time.NewTimer(s.linger)
+	defer timer.Stop()
+	for n := 1; n < maxSettle; n++ {
+		select {
+		case next, open := <-s.in:
+			if !open {
+				return
+			}
+			add(r, next)
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+func add(r *api.SettleRequest, s settlement) {
+	if s.err == nil {
+		r.Ack = append(r.Ack, s.receipt)
+		return
+	}
+	reason := strings.ToValidUTF8(s.err.Error(), "?")
+	if len(reason) > mq.MaxReasonBytes {
+		reason = strings.ToValidUTF8(reason[:mq.MaxReasonBytes], "")
+	}
+	var v *verdict
+	switch {
+	case errors.As(s.err, &v) && v.reject:
+		r.Reject = append(r.Reject, api.RejectItem{Receipt: s.receipt, Reason: reason})
+	case v != nil:
+		r.Nack = append(r.Nack, api.NackItem{Receipt: s.receipt, Delay: (*api.Duration)(v.delay), Reason: reason})
+	default:
+		r.Nack = append(r.Nack, api.NackItem{Receipt: s.receipt, Reason: reason})
+	}
+}
+
+// send settles once, with the client's retries. What fails for good comes back when its lease ends, so it
+// is only logged. The context has no end of its own: Retry bounds the time, also while stopping.
+func (s *settler) send(r api.SettleRequest) {
+	results, err := s.client.Settle(context.Background(), r)
+	if err != nil {
+		s.client.log.Warn("settle failed; the messages come again when their leases end",
+			"acks", len(r.Ack), "nacks", len(r.Nack), "rejects", len(r.Reject), "err", err)
+		return
+	}
+	for _, one := range results {
+		if one != nil {
+			s.client.log.Warn("a receipt was not settled", "err", one)
+		}
+	}
+}
