@@ -17,9 +17,11 @@ type kind struct {
 	unset  func(rest string)
 
 	// mods are the ModRevisions of the keys that are held, and floor the revision of the newest list: an
-	// event that is not newer than either is ignored, so nothing goes back in time. Guarded by View.mu.
+	// event that is not newer than either is ignored, so nothing goes back in time. seen is the highest revision met
+	// at all: an etcd that answers less is not the one that this view has seen. Guarded by View.mu.
 	mods  map[string]int64
 	floor int64
+	seen  int64
 }
 
 // named is a kind whose rest of the key is the key in a map.

@@ -104,7 +104,7 @@ func (v *View) list(ctx context.Context, k *kind) (int64, error) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if revision < k.floor {
+	if revision < k.seen {
 		return 0, v.wentBack(k, revision)
 	}
 	present := make(map[string]struct{}, len(all))
@@ -119,8 +119,8 @@ func (v *View) list(ctx context.Context, k *kind) (int64, error) {
 // wentBack is an etcd that is behind what was seen: put back from an old copy, or another cluster's.
 func (v *View) wentBack(k *kind, revision int64) error {
 	v.log.Error("etcd is behind what this process has seen of it; its answer is not used",
-		"prefix", k.prefix, "revision", revision, "seen", k.floor)
-	return fmt.Errorf("meta: etcd answers revision %d of %s, %d was seen", revision, k.prefix, k.floor)
+		"prefix", k.prefix, "revision", revision, "seen", k.seen)
+	return fmt.Errorf("meta: etcd answers revision %d of %s, %d was seen", revision, k.prefix, k.seen)
 }
 
 // settle removes what a list of that revision did not hold, and ignores events up to it from now on.
@@ -132,7 +132,7 @@ func (v *View) settle(k *kind, revision int64, present func(key string) bool) (r
 			removed++
 		}
 	}
-	k.floor = max(k.floor, revision)
+	k.floor, k.seen = max(k.floor, revision), max(k.seen, revision)
 	v.notify()
 	return removed
 }
@@ -182,6 +182,7 @@ func (v *View) take(k *kind, events []*clientv3.Event) {
 	changed := false
 	for _, e := range events {
 		key := string(e.Kv.Key)
+		k.seen = max(k.seen, e.Kv.ModRevision)
 		switch {
 		case e.Kv.ModRevision <= k.floor || e.Kv.ModRevision <= k.mods[key]:
 		case e.Type == mvccpb.Event_DELETE:
@@ -213,7 +214,7 @@ func (v *View) check(ctx context.Context, k *kind) error {
 		return err
 	}
 	v.mu.Lock()
-	if revision < k.floor {
+	if revision < k.seen {
 		defer v.mu.Unlock()
 		return v.wentBack(k, revision)
 	}
