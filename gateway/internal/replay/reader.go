@@ -270,7 +270,7 @@ func (s *side) skip(f *frame.Read, done *frame.ReadDone) error {
 	case frame.Earliest, frame.Latest:
 		s.next = at(done.End) // whatever comes from now on comes after the place that was meant
 		if f.To.Where != frame.Latest {
-			s.next = at(done.Next)
+			s.next = at(max(done.Next, done.First))
 		}
 	case frame.AtOffset:
 		if done.Next < f.From.Value {
