@@ -1,0 +1,142 @@
+package delivery
+
+import (
+	"fmt"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// replayed is where records are read into, used again for each.
+type replayed struct {
+	delivered delivered
+	settled   settled
+	change    groupChange
+}
+
+// Apply replays a committed entry. Everything in it is read before anything is applied: an unknown kind or version,
+// a body that does not parse or an entry that was applied already is an error that changes nothing. A leader
+// does not call it: its decisions are applied when they are made.
+func (m *Machine) Apply(e *mq.Entry) error {
+	if m.leading {
+		return fmt.Errorf("delivery: entry at %s applied to a leader", e.At)
+	}
+	if e.At.Before(m.next) {
+		return fmt.Errorf("delivery: entry at %s after all before %s", e.At, m.next)
+	}
+	count := uint64(0)
+	for rest := e.Records; len(rest) > 0; {
+		rec, next, err := mq.NextRecord(rest)
+		if err != nil {
+			return fmt.Errorf("delivery: entry at %s: %w", e.At, err)
+		}
+		n, err := m.read(rec, e.At.Offset)
+		if err != nil {
+			return fmt.Errorf("delivery: entry at %s: %w", e.At, err)
+		}
+		count += uint64(n)
+		rest = next
+	}
+	if count != uint64(e.Count) {
+		return fmt.Errorf("delivery: entry at %s takes %d offsets but has %d messages", e.At, e.Count, count)
+	}
+	for rest := e.Records; len(rest) > 0; {
+		rec, next, _ := mq.NextRecord(rest)
+		m.apply(rec, e.At.Offset)
+		rest = next
+	}
+	m.next = e.Next()
+	m.committed = max(m.committed, m.next.Offset)
+	return nil
+}
+
+// Next is the position behind what was replayed.
+func (m *Machine) Next() mq.Position { return m.next }
+
+// read reads a record of an entry that begins at offset at into m.replayed and returns how many messages it brings.
+// Records name only messages that were committed before.
+func (m *Machine) read(rec mq.Record, at uint64) (int, error) {
+	if rec.Version != 1 {
+		return 0, fmt.Errorf("version %d of record kind %d is not known", rec.Version, rec.Kind)
+	}
+	x := &m.replayed
+	switch rec.Kind {
+	case mq.KindMessages:
+		b, err := mq.ParseBatch(rec.Body)
+		return b.Count, err
+	case mq.KindDelivered:
+		if err := x.delivered.read(rec.Body); err != nil {
+			return 0, err
+		}
+		if n := len(x.delivered.runs); n > 0 {
+			if last := x.delivered.runs[n-1]; last.First+uint64(last.Count) > at {
+				return 0, fmt.Errorf("delivered record names offset %d", last.First)
+			}
+		}
+		return 0, nil
+	case mq.KindSettled:
+		if err := x.settled.read(rec.Body); err != nil {
+			return 0, err
+		}
+		for _, s := range x.settled.marks {
+			if s.first+s.count > at {
+				return 0, fmt.Errorf("settled record names offset %d", s.first)
+			}
+		}
+		return 0, nil
+	case mq.KindGroup:
+		return 0, x.change.read(rec.Body)
+	case mq.KindCheckpoint:
+		return 0, nil // of use to LoadCheckpoint only
+	}
+	return 0, fmt.Errorf("record kind %d is not known", rec.Kind)
+}
+
+func (m *Machine) apply(rec mq.Record, at uint64) {
+	if _, err := m.read(rec, at); err != nil {
+		return // Apply has read it before
+	}
+	x := &m.replayed
+	switch rec.Kind {
+	case mq.KindDelivered:
+		if g := m.groups[x.delivered.group]; g != nil && g.generation == x.delivered.generation {
+			m.deliver(g, &x.delivered)
+		}
+	case mq.KindSettled:
+		if g := m.groups[x.settled.group]; g != nil && g.generation == x.settled.generation {
+			m.settled(g, &x.settled)
+		}
+	case mq.KindGroup:
+		switch x.change.op {
+		case groupSet:
+			m.setGroup(x.change.config)
+		case groupDelete:
+			m.removeGroup(x.change.config.ID)
+		}
+	}
+}
+
+// settled is what a settled record does.
+func (m *Machine) settled(g *group, s *settled) {
+	for i := range s.marks {
+		x := &s.marks[i]
+		if s.outcome == outDropped {
+			g.drop(x.first, x.count)
+			continue
+		}
+		for i := range x.count {
+			off, f := x.first+i, x.fence.plus(uint32(i))
+			switch s.outcome {
+			case outAcked:
+				g.ack(off)
+			case outNacked, outExpired:
+				g.fail(off, x.attempt, f, x.due, s.now, s.reason)
+			case outDead:
+				g.kill(off, x.attempt, f, s.now, s.reason)
+			case outExtended:
+				g.leaseUntil(off, x.attempt, f, s.until)
+			case outReturned:
+				g.giveBack(off, x.attempt, f)
+			}
+		}
+	}
+}

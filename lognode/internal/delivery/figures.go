@@ -1,0 +1,136 @@
+package delivery
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// GroupFigures are the numbers of one group in this partition.
+type GroupFigures struct {
+	Generation uint64
+	// Cursor is the lowest offset that is not settled (dead counts as settled): what retention keeps. Without any
+	// it is Committed, or the group's start if that is higher.
+	Cursor    uint64
+	Next      uint64 // the lowest offset that was never handed out
+	Committed uint64
+	Ready     int    // could be handed out now, as Ready says
+	Fresh     uint64 // committed and never handed out
+	Again     int    // waiting for nothing but a receive, after an attempt
+	Leased    int
+	Waiting   int
+	Dead      int
+	Acked     uint64 // since the group's start
+	Dropped   uint64 // removed by retention before they were settled
+	Lag       uint64 // not settled: Fresh, Again, Leased and Waiting
+}
+
+// Figures are the numbers of a group; false for an unknown one.
+func (m *Machine) Figures(id mq.GroupID) (GroupFigures, bool) {
+	g := m.groups[id]
+	if g == nil {
+		return GroupFigures{}, false
+	}
+	f := GroupFigures{Generation: g.generation, Cursor: g.cursor(), Next: g.fresh, Committed: m.committed,
+		Ready: m.canGive(g), Fresh: m.freshCount(g), Again: g.count[StateReady], Leased: g.count[StateLeased],
+		Waiting: g.count[StateWaiting], Dead: g.count[StateDead], Dropped: g.dropped}
+	f.Lag = f.Fresh + uint64(f.Again+f.Leased+f.Waiting)
+	f.Acked = g.fresh - g.Start + g.early.count - uint64(len(g.out)) - g.dropped
+	return f, true
+}
+
+// cursor is the lowest offset that is not settled. It is found when asked for, at a cost that is bounded by what is out:
+// a group that acks fifty million messages behind one that is leased must not pay for them when that one is acked.
+func (g *group) cursor() uint64 {
+	open := func(off uint64) bool {
+		x := g.out[off]
+		return x != nil && x.state != StateDead
+	}
+	if g.fresh-g.lowest <= uint64(2*len(g.out)) {
+		for g.lowest < g.fresh && !open(g.lowest) {
+			g.lowest++
+		}
+		return g.lowest
+	}
+	if !open(g.lowest) {
+		low := g.fresh
+		for off, x := range g.out {
+			if off < low && x.state != StateDead {
+				low = off
+			}
+		}
+		g.lowest = low
+	}
+	return g.lowest
+}
+
+// HeldMessage is a message in a listing of a group.
+type HeldMessage struct {
+	Offset   uint64
+	State    State
+	Attempt  uint32 // 0: never handed out
+	Until    int64  // leased: the deadline; waiting: when it is ready; dead: when it died; else 0
+	Consumer string // leased: whose lease; else whose attempt failed last
+	Reason   string // why the last attempt failed
+}
+
+// Held lists the messages of a group in a state (not acked ones) from an offset on, at most limit.
+func (m *Machine) Held(id mq.GroupID, state State, from uint64, limit int) []HeldMessage {
+	g := m.groups[id]
+	if g == nil || limit <= 0 {
+		return nil
+	}
+	offsets := g.offsets(func(off uint64, x *message) bool { return off >= from && x.state == state })
+	out := make([]HeldMessage, 0, min(limit, len(offsets)))
+	for _, off := range offsets[:min(limit, len(offsets))] {
+		out = append(out, g.held(off))
+	}
+	if state != StateReady {
+		return out
+	}
+	// Fresh ones have no message; those among early ones may lie between the others.
+	at := max(from, g.fresh)
+	for n := 0; n < limit && at < m.committed; n++ {
+		if at = g.skipEarly(at); at >= m.committed {
+			break
+		}
+		out = append(out, HeldMessage{Offset: at, State: StateReady})
+		at++
+	}
+	slices.SortFunc(out, func(a, b HeldMessage) int { return cmp.Compare(a.Offset, b.Offset) })
+	return out[:min(limit, len(out))]
+}
+
+func (g *group) held(off uint64) HeldMessage {
+	state, x := g.state(off)
+	h := HeldMessage{Offset: off, State: state}
+	if x == nil {
+		return h
+	}
+	h.Attempt, h.Until, h.Consumer, h.Reason = x.attempt, x.until, x.by.String(), x.reason.String()
+	if x.grant != nil {
+		h.Until, h.Consumer = x.grant.until, x.grant.by.String()
+	}
+	return h
+}
+
+// GroupMessageState is where a message is in one group.
+type GroupMessageState struct {
+	Group mq.GroupID
+	HeldMessage
+}
+
+// MessageState is where a committed message is in each group that began at or before it, by group id.
+func (m *Machine) MessageState(offset uint64) []GroupMessageState {
+	if offset >= m.committed {
+		return nil
+	}
+	var out []GroupMessageState
+	for _, g := range m.sorted() {
+		if offset >= g.Start {
+			out = append(out, GroupMessageState{Group: g.ID, HeldMessage: g.held(offset)})
+		}
+	}
+	return out
+}

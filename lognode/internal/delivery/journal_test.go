@@ -1,0 +1,178 @@
+package delivery
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+const (
+	ms   = int64(time.Millisecond)
+	sec  = int64(time.Second)
+	base = int64(1_790_000_000) * sec
+)
+
+var part = mq.PartitionID{Topic: 7, Number: 2}
+
+// journal stands for a partition: it holds what the leader's entries would hold, and its leader.
+type journal struct {
+	t       testing.TB
+	m       *Machine
+	entries []mq.Entry
+	tail    mq.Position
+	now     int64
+	segment uint64
+}
+
+type fataler interface{ Fatalf(string, ...any) }
+
+func newJournal(t testing.TB) *journal {
+	j := &journal{t: t, m: New(part), now: base, segment: 1}
+	j.m.Lead(j.segment, j.now)
+	return j
+}
+
+func settings() mq.GroupSettings {
+	s := mq.DefaultGroupSettings()
+	s.Lease = mq.Duration(10 * time.Second)
+	s.MaxAttempts = 3
+	s.Backoff = mq.Backoff{Initial: mq.Duration(time.Second), Multiplier: 2, Max: mq.Duration(time.Minute)}
+	return s
+}
+
+func (j *journal) group(id mq.GroupID, change func(*GroupConfig)) {
+	j.t.Helper()
+	c := GroupConfig{ID: id, Name: fmt.Sprintf("g%d", id), Version: 1, Settings: settings()}
+	if change != nil {
+		change(&c)
+	}
+	if err := j.m.EnsureGroup(j.now, c); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+// cut makes an entry of what the leader has to write and of n messages, and commits it.
+func (j *journal) cut(n int) {
+	e := mq.Entry{Segment: 1, At: j.tail, Stamp: j.now, Records: j.m.TakeRecords(nil), Count: uint32(n)}
+	for n > 0 {
+		var b mq.BatchBuilder
+		for range min(n, mq.MaxBatchMessages) {
+			b.Add(&mq.Message{Value: []byte("v")})
+		}
+		e.Records = mq.AppendRecord(e.Records, mq.KindMessages, b.AppendTo(nil, "producer", "gateway", mq.CodecNone, nil))
+		n -= b.Len()
+	}
+	if len(e.Records) == 0 {
+		return
+	}
+	j.entries = append(j.entries, e)
+	j.tail = e.Next()
+	j.m.Commit(j.tail.Offset)
+}
+
+func replay(t fataler, m *Machine, entries []mq.Entry) *Machine {
+	for i := range entries {
+		if entries[i].At.Before(m.Next()) {
+			continue
+		}
+		if err := m.Apply(&entries[i]); err != nil {
+			t.Fatalf("replay: %v", err)
+		}
+	}
+	if err := m.Check(); err != nil {
+		t.Fatalf("after replay: %v", err)
+	}
+	return m
+}
+
+// failover makes a leader out of the entries; what was not cut is lost.
+func (j *journal) failover() {
+	j.segment++
+	j.m = replay(j.t, New(part), j.entries)
+	j.m.Lead(j.segment, j.now)
+}
+
+func (j *journal) receive(id mq.GroupID, n int, delivery uint64) Grant {
+	j.t.Helper()
+	g, err := j.m.Receive(j.now, ReceiveRequest{Group: id, Max: n, Consumer: "c", Stream: 1, Delivery: delivery})
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return g
+}
+
+func receipts(g Grant) (out []mq.Receipt) {
+	for _, r := range g.Runs {
+		for i := range uint64(r.Count) {
+			out = append(out, mq.Receipt{Partition: part, Offset: r.First + i, Group: g.Group, Generation: g.Generation,
+				Segment: g.Segment, Counter: r.Counter + i})
+		}
+	}
+	return out
+}
+
+func offsets(g Grant) (out []uint64) {
+	for _, r := range receipts(g) {
+		out = append(out, r.Offset)
+	}
+	return out
+}
+
+func (j *journal) settle(o Outcome, rs ...mq.Receipt) []SettleResult {
+	items := make([]SettleItem, len(rs))
+	for i, r := range rs {
+		items[i] = SettleItem{Receipt: r, Outcome: o, Delay: -1, Reason: "because"}
+	}
+	return j.m.Settle(j.now, items, nil)
+}
+
+func (j *journal) want(o Outcome, code Code, state State, rs ...mq.Receipt) {
+	j.t.Helper()
+	for i, r := range j.settle(o, rs...) {
+		if r.Code != code || r.State != state {
+			j.t.Fatalf("settle of offset %d: code %d, %s; want code %d, %s", rs[i].Offset, r.Code, r.State, code, state)
+		}
+	}
+}
+
+// pass lets time go by and fires the timers that are due on the way.
+func (j *journal) pass(d time.Duration) {
+	to := j.now + int64(d)
+	for {
+		timer := j.m.timer
+		if timer.ID == 0 || timer.Due > to {
+			break
+		}
+		j.now = max(j.now, timer.Due)
+		j.m.Fire(j.now, timer.ID)
+	}
+	j.now = to
+}
+
+func (j *journal) offsets(want []uint64, g Grant) {
+	j.t.Helper()
+	if got := offsets(g); !slices.Equal(got, want) {
+		j.t.Fatalf("got offsets %v, want %v", got, want)
+	}
+}
+
+// dump is all that must be the same on a leader and after replay: waits that are over are ready.
+func dump(m *Machine, now int64) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "committed %d\n", m.committed)
+	for _, g := range m.sorted() {
+		fmt.Fprintf(&b, "group %+v generation %d fresh %d early %v dropped %d\n", g.GroupConfig, g.generation, g.fresh, g.early.spans, g.dropped)
+		for _, off := range g.offsets(func(uint64, *message) bool { return true }) {
+			h := g.held(off)
+			if h.State == StateWaiting && h.Until <= now {
+				h.State, h.Until = StateReady, 0
+			}
+			fmt.Fprintf(&b, "  %+v fence %v\n", h, g.out[off].fence)
+		}
+	}
+	return b.String()
+}

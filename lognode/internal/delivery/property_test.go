@@ -1,0 +1,356 @@
+package delivery
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// oracle is the dumbest account of what a group may do: a map per group, one entry per offset that was touched.
+type oracle struct {
+	state   map[uint64]State
+	attempt map[uint64]uint32
+	fence   map[uint64]fence
+	until   map[uint64]int64
+}
+
+type world struct {
+	*journal
+	t       *rapid.T
+	groups  map[mq.GroupID]*oracle
+	held    []held // every receipt that was ever given, and how
+	next    uint64 // delivery id
+	created uint64
+}
+
+type held struct {
+	mq.Receipt
+	stream, delivery uint64
+	attempt          uint32
+	confirmed        bool
+}
+
+func newWorld(t *rapid.T, tb testing.TB) *world {
+	w := &world{journal: newJournal(tb), t: t, groups: map[mq.GroupID]*oracle{}}
+	w.ensure(1)
+	return w
+}
+
+func (w *world) ensure(id mq.GroupID) {
+	if w.groups[id] == nil {
+		w.groups[id] = &oracle{map[uint64]State{}, map[uint64]uint32{}, map[uint64]fence{}, map[uint64]int64{}}
+	}
+	w.created++
+	w.group(id, func(c *GroupConfig) {
+		c.Version = w.created
+		c.Settings.MaxInFlight = 12
+		c.Settings.Backoff.Jitter = 0.5
+	})
+}
+
+// tick moves time and fires, and lets the oracle expire what was due.
+func (w *world) tick(d int64) {
+	w.now += d
+	for w.m.timer.ID != 0 && w.m.timer.Due <= w.now {
+		w.m.Fire(w.now, w.m.timer.ID)
+	}
+	for id, o := range w.groups {
+		for off, s := range o.state {
+			if s == StateLeased && o.until[off] <= w.now {
+				o.fail(w.m, id, off, w.now, -1)
+			}
+			if o.state[off] == StateWaiting && o.until[off] <= w.now {
+				o.state[off] = StateReady
+			}
+		}
+	}
+}
+
+func (o *oracle) fail(m *Machine, id mq.GroupID, off uint64, now, delay int64) {
+	if o.attempt[off] >= 3 {
+		o.state[off] = StateDead
+		return
+	}
+	if delay < 0 {
+		delay = backoff(m.groups[id].Settings.Backoff, id, off, o.attempt[off])
+	}
+	o.state[off], o.until[off] = StateWaiting, now+delay
+	if delay == 0 {
+		o.state[off] = StateReady
+	}
+}
+
+func (w *world) receive(id mq.GroupID, n int, stream uint64) {
+	w.next++
+	g, err := w.m.Receive(w.now, ReceiveRequest{Group: id, Max: n, Consumer: "c", Stream: stream, Delivery: w.next})
+	if err != nil {
+		w.t.Fatalf("receive: %v", err)
+	}
+	o := w.groups[id]
+	leased := 0
+	for _, s := range o.state {
+		if s == StateLeased {
+			leased++
+		}
+	}
+	var want []uint64
+	for off := uint64(0); off < w.tail.Offset && len(want) < n && len(want) < 12-leased; off++ {
+		if o.state[off] == StateReady { // the zero value: untouched
+			want = append(want, off)
+		}
+	}
+	got := offsets(g)
+	if len(got) != len(want) {
+		w.t.Fatalf("got %v, want %v", got, want)
+	}
+	must := false
+	for i, r := range receipts(g) {
+		off := r.Offset
+		if off != want[i] {
+			w.t.Fatalf("got %v, want %v", got, want)
+		}
+		f := fence{r.Segment, r.Counter}
+		if !o.fence[off].less(f) {
+			w.t.Fatalf("offset %d: fence %v after %v", off, f, o.fence[off])
+		}
+		o.state[off], o.fence[off], o.until[off] = StateLeased, f, g.LeaseUntil
+		o.attempt[off]++
+		must = must || o.attempt[off] > 1
+		w.held = append(w.held, held{r, stream, w.next, o.attempt[off], false})
+	}
+	if must != g.MustCommit || must && !w.m.Urgent() {
+		w.t.Fatalf("must commit %v, urgent %v; want %v", g.MustCommit, w.m.Urgent(), must)
+	}
+}
+
+func (w *world) settleOne(h held, out Outcome, delay int64) {
+	r := w.m.Settle(w.now, []SettleItem{{Receipt: h.Receipt, Outcome: out, Delay: delay, Reason: "r"}}, nil)[0]
+	o, off := w.groups[h.Group], h.Offset
+	s := o.state[off]
+	ok := s == StateAcked && out == Ack || s != StateAcked && s != StateDead && !(fence{h.Segment, h.Counter}).less(o.fence[off])
+	if ok != (r.Code == SettleOK) {
+		w.t.Fatalf("offset %d is %s at fence %v: receipt %d.%d outcome %d got code %d", off, s, o.fence[off], h.Segment, h.Counter, out, r.Code)
+	}
+	if ok && s != StateAcked {
+		o.attempt[off] = max(o.attempt[off], 1)
+		o.fence[off] = fence{h.Segment, h.Counter}
+		switch out {
+		case Ack:
+			o.state[off] = StateAcked
+		case Nack:
+			o.fail(w.m, h.Group, off, w.now, delay)
+		case Reject:
+			o.state[off] = StateDead
+		case Extend:
+			o.state[off], o.until[off] = StateLeased, w.now+10*sec
+		}
+	}
+	if r.State != o.state[off] {
+		w.t.Fatalf("offset %d: %s, want %s", off, r.State, o.state[off])
+	}
+}
+
+// back is what a return does to the oracle: what this hand-over still leases is given back.
+func (w *world) back(match func(held) bool) {
+	for _, h := range w.held {
+		o := w.groups[h.Group]
+		if match(h) && !h.confirmed && o.state[h.Offset] == StateLeased && o.fence[h.Offset] == (fence{h.Segment, h.Counter}) && !w.extended(h) {
+			o.state[h.Offset] = StateReady
+			o.attempt[h.Offset]--
+		}
+	}
+}
+
+// extended says whether a lease has left its hand-over: an extended one is not given back.
+func (w *world) extended(h held) bool {
+	x := w.m.groups[h.Group].out[h.Offset]
+	return x == nil || x.grant == nil || !x.grant.unconfirmed
+}
+
+func (w *world) compare() {
+	if err := w.m.Check(); err != nil {
+		w.t.Fatalf("invariants: %v", err)
+	}
+	for id, o := range w.groups {
+		for off := range w.tail.Offset {
+			h := w.m.groups[id].held(off)
+			want := o.state[off]
+			if h.State != want || h.Attempt != o.attempt[off] && want != StateAcked || want == StateLeased && h.Until != o.until[off] {
+				w.t.Fatalf("group %d offset %d: %+v, want %s attempt %d until %d", id, off, h, want, o.attempt[off], o.until[off])
+			}
+		}
+	}
+}
+
+func (w *world) replays(from *Machine) {
+	entries := append(w.entries[:len(w.entries):len(w.entries)], mq.Entry{At: w.tail, Records: w.m.TakeRecords(nil)})
+	got := dump(replay(w.t, from, entries), w.now)
+	w.entries, w.tail = entries, entries[len(entries)-1].Next()
+	if want := dump(w.m, w.now); got != want {
+		w.t.Fatalf("after replay:\n%s\nthe leader has:\n%s", got, want)
+	}
+}
+
+func (w *world) steps() map[string]func(*rapid.T) {
+	anyHeld := func(t *rapid.T) (held, bool) {
+		if len(w.held) == 0 {
+			return held{}, false
+		}
+		return w.held[rapid.IntRange(max(0, len(w.held)-15), len(w.held)-1).Draw(t, "receipt")], true
+	}
+	group := func(t *rapid.T) mq.GroupID {
+		return mq.GroupID(rapid.IntRange(1, len(w.groups)).Draw(t, "group"))
+	}
+	settle := func(t *rapid.T) {
+		if h, ok := anyHeld(t); ok {
+			w.settleOne(h, rapid.SampledFrom([]Outcome{Ack, Ack, Nack, Reject, Extend}).Draw(t, "outcome"),
+				rapid.SampledFrom([]int64{-1, -1, 0, 3 * sec}).Draw(t, "delay"))
+		}
+	}
+	return map[string]func(*rapid.T){
+		"publish": func(t *rapid.T) { w.cut(rapid.IntRange(0, 8).Draw(t, "n")) },
+		"group": func(t *rapid.T) {
+			if len(w.groups) < 3 {
+				w.ensure(mq.GroupID(len(w.groups) + 1))
+			}
+		},
+		"receive": func(t *rapid.T) {
+			w.receive(group(t), rapid.IntRange(1, 7).Draw(t, "n"), uint64(rapid.IntRange(1, 2).Draw(t, "stream")))
+		},
+		"settle": settle, "settle more": settle, "settle again": settle,
+		"tick": func(t *rapid.T) { w.tick(rapid.Int64Range(0, 6*sec).Draw(t, "d")) },
+		"return": func(t *rapid.T) {
+			if h, ok := anyHeld(t); ok {
+				w.back(func(x held) bool { return x.stream == h.stream && x.delivery == h.delivery })
+				w.m.Return(w.now, h.stream, h.delivery)
+			}
+		},
+		"return one": func(t *rapid.T) {
+			if h, ok := anyHeld(t); ok {
+				w.back(func(x held) bool { return x == h })
+				w.m.Return(w.now, h.stream, h.delivery, h.Offset)
+			}
+		},
+		"confirm": func(t *rapid.T) {
+			if h, ok := anyHeld(t); ok {
+				w.m.Confirm(h.stream, h.delivery)
+				for i := range w.held {
+					w.held[i].confirmed = w.held[i].confirmed || w.held[i].stream == h.stream && w.held[i].delivery == h.delivery
+				}
+			}
+		},
+		"stream gone": func(t *rapid.T) {
+			w.back(func(x held) bool { return x.stream == 2 })
+			w.m.StreamGone(w.now, 2)
+		},
+		"roll":   func(t *rapid.T) { w.segment++; w.m.Lead(w.segment, w.now) },
+		"replay": func(t *rapid.T) { w.replays(New(part)) },
+		"checkpoint": func(t *rapid.T) {
+			// As of a moment at which decisions are applied that no entry holds yet: replaying them changes nothing.
+			m, asOf, err := LoadCheckpoint(part, w.m.Checkpoint(w.tail, rapid.IntRange(0, 1000).Draw(t, "part bytes")))
+			if err != nil || asOf != w.tail {
+				t.Fatalf("checkpoint as of %s: %v", asOf, err)
+			}
+			if err := m.Check(); err != nil {
+				t.Fatalf("checkpoint: %v", err)
+			}
+			w.t = t
+			settle(t)
+			w.receive(group(t), 3, 1)
+			w.tick(sec)
+			w.replays(m)
+		},
+		"clean failover": func(t *rapid.T) {
+			w.cut(1)
+			w.failover()
+			w.confirmAll()
+			w.tick(0)
+		},
+		"": func(t *rapid.T) { w.t = t; w.compare() },
+	}
+}
+
+func (w *world) confirmAll() {
+	for i := range w.held {
+		w.held[i].confirmed = true
+	}
+}
+
+// Random operations on a leader against the oracle; the journal replays to the leader's state, from the beginning
+// and from a checkpoint taken at any moment.
+func TestAgainstMaps(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt, t)
+		rt.Repeat(w.steps())
+	})
+}
+
+// With crashes that lose what was written behind, the oracle can't know each state, but nothing acked comes back, fences
+// grow, invariants hold, and the journal replays.
+func TestLossyFailovers(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		j := newJournal(t)
+		j.group(1, func(c *GroupConfig) { c.Settings.MaxInFlight = 10 })
+		j.cut(30)
+		acked, fences := map[uint64]bool{}, map[uint64]fence{}
+		var all []mq.Receipt
+		pending := []uint64{}
+		delivery := uint64(0)
+		rt.Repeat(map[string]func(*rapid.T){
+			"receive": func(t *rapid.T) {
+				delivery++
+				g := j.receive(1, rapid.IntRange(1, 5).Draw(t, "n"), delivery)
+				for _, r := range receipts(g) {
+					f := fence{r.Segment, r.Counter}
+					if acked[r.Offset] || !fences[r.Offset].less(f) {
+						t.Fatalf("offset %d handed out at %v after %v, acked %v", r.Offset, f, fences[r.Offset], acked[r.Offset])
+					}
+					fences[r.Offset] = f
+					all = append(all, r)
+				}
+				if g.MustCommit {
+					j.cut(0)
+				}
+			},
+			"settle": func(t *rapid.T) {
+				if len(all) == 0 {
+					return
+				}
+				r := rapid.SampledFrom(all).Draw(t, "receipt")
+				o := rapid.SampledFrom([]Outcome{Ack, Nack, Extend}).Draw(t, "outcome")
+				res := j.settle(o, r)[0]
+				if o == Ack && res.Code == SettleOK {
+					pending = append(pending, r.Offset)
+				}
+			},
+			"commit": func(t *rapid.T) {
+				j.cut(rapid.IntRange(0, 3).Draw(t, "n"))
+				for _, off := range pending {
+					acked[off] = true
+				}
+				pending = nil
+			},
+			"crash":  func(t *rapid.T) { j.failover(); pending = nil },
+			"tick":   func(t *rapid.T) { j.pass(time.Duration(rapid.Int64Range(0, 12*sec).Draw(t, "d"))) },
+			"drop":   func(t *rapid.T) { j.m.Drop(j.now, uint64(rapid.IntRange(0, 6).Draw(t, "base"))) },
+			"return": func(t *rapid.T) { j.m.StreamGone(j.now, 1) },
+			"": func(t *rapid.T) {
+				if err := j.m.Check(); err != nil {
+					t.Fatalf("invariants: %v", err)
+				}
+				for off := range acked {
+					if s := j.m.groups[1].held(off).State; s != StateAcked {
+						t.Fatalf("offset %d was acked and is %s", off, s)
+					}
+				}
+				entries := append(j.entries[:len(j.entries):len(j.entries)], mq.Entry{At: j.tail, Records: append([]byte(nil), j.m.records...)})
+				if got, want := dump(replay(t, New(part), entries), j.now), dump(j.m, j.now); got != want {
+					t.Fatalf("after replay:\n%s\nthe leader has:\n%s", got, want)
+				}
+			},
+		})
+	})
+}

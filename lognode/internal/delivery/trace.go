@@ -1,0 +1,109 @@
+package delivery
+
+import "github.com/splashdam/splashdam/shared/mq"
+
+// The types of events in a trace.
+const (
+	EventPublished    = "PUBLISHED"
+	EventDelivered    = "DELIVERED"
+	EventRedelivered  = "REDELIVERED"
+	EventAcknowledged = "ACKNOWLEDGED"
+	EventNacked       = "NACKED"
+	EventExtended     = "EXTENDED"
+	EventExpired      = "EXPIRED"
+	EventDead         = "DEAD"
+	EventReturned     = "RETURNED"
+)
+
+// Event is something that the journal says about one message.
+type Event struct {
+	Type    string
+	At      int64 // Unix nanoseconds
+	Group   mq.GroupID
+	Attempt uint32 // 0 where the record does not say
+	// Consumer and Until (the deadline) of a delivery; Until of an extension.
+	Consumer string
+	Until    int64
+	// RetryAt is when a failed message is ready again.
+	RetryAt int64
+	Reason  string
+	// Producer and Gateway of the publish.
+	Producer, Gateway string
+}
+
+// Why an EXPIRED event has no retry: the message itself has gone.
+const reasonDropped = "removed by retention"
+
+var eventOf = [outcomes]string{outAcked: EventAcknowledged, outNacked: EventNacked, outExpired: EventExpired,
+	outDead: EventDead, outExtended: EventExtended, outReturned: EventReturned, outDropped: EventExpired}
+
+// TraceEntry calls f with what an entry says about the message at offset, in order. Records of kinds that this
+// version does not know are passed over.
+func TraceEntry(e *mq.Entry, offset uint64, f func(Event)) error {
+	at := e.At.Offset
+	var d delivered
+	var s settled
+	for rest := e.Records; len(rest) > 0; {
+		rec, next, err := mq.NextRecord(rest)
+		if err != nil {
+			return err
+		}
+		rest = next
+		if rec.Version != 1 {
+			continue
+		}
+		switch rec.Kind {
+		case mq.KindMessages:
+			b, err := mq.ParseBatch(rec.Body)
+			if err != nil {
+				return err
+			}
+			if offset >= at && offset-at < uint64(b.Count) {
+				f(Event{Type: EventPublished, At: e.Stamp, Producer: b.Producer, Gateway: b.Gateway})
+			}
+			at += uint64(b.Count)
+		case mq.KindDelivered:
+			if err := d.read(rec.Body); err != nil {
+				return err
+			}
+			d.trace(offset, f)
+		case mq.KindSettled:
+			if err := s.read(rec.Body); err != nil {
+				return err
+			}
+			s.trace(offset, f)
+		}
+	}
+	return nil
+}
+
+func (d *delivered) trace(offset uint64, f func(Event)) {
+	for _, r := range d.runs {
+		if offset < r.First || offset-r.First >= uint64(r.Count) {
+			continue
+		}
+		ev := Event{Type: EventDelivered, At: d.now, Group: d.group, Attempt: r.Attempt, Consumer: d.consumer, Until: d.now + d.lease}
+		if r.Attempt > 1 {
+			ev.Type = EventRedelivered
+		}
+		f(ev)
+	}
+}
+
+func (s *settled) trace(offset uint64, f func(Event)) {
+	for _, x := range s.marks {
+		if offset < x.first || offset-x.first >= x.count {
+			continue
+		}
+		ev := Event{Type: eventOf[s.outcome], At: s.now, Group: s.group, Attempt: x.attempt, Reason: s.reason}
+		switch s.outcome {
+		case outNacked, outExpired:
+			ev.RetryAt = x.due
+		case outExtended:
+			ev.Until = s.until
+		case outDropped:
+			ev.Reason = reasonDropped
+		}
+		f(ev)
+	}
+}

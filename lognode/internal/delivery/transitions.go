@@ -1,0 +1,246 @@
+package delivery
+
+// group is one group's state in this partition. See the package comment for its invariants.
+type group struct {
+	m *Machine
+	GroupConfig
+	generation uint64
+	fresh      uint64
+	out        map[uint64]*message
+	early      early
+	count      [states]int // of out, by state
+	// again has the offsets of the ready messages in out, and some that are so no more.
+	again heap[uint64]
+	// last is where leaseUntil adds to, if it fits.
+	last    *grant
+	lastID  uint64
+	dropped uint64 // unsettled messages that retention removed
+	lowest  uint64 // nothing below it is unsettled; moved by cursor
+
+	touched, more, wasReady, queued bool
+}
+
+func (m *Machine) newGroup(c GroupConfig) *group {
+	g := &group{m: m, GroupConfig: c, generation: 1, fresh: c.Start, lowest: c.Start, out: map[uint64]*message{}}
+	g.again.less = func(a, b uint64) bool { return a < b }
+	m.groups[c.ID] = g
+	return g
+}
+
+// change takes the message at off out of its state so that the caller can put it into another one. It is nil if
+// the message is settled: a record about it is then of no effect.
+func (g *group) change(off uint64) *message {
+	if off < g.fresh || len(g.early.spans) > 0 {
+		if x := g.out[off]; x != nil {
+			g.leave(x)
+			return x
+		}
+		if off < g.fresh || g.early.has(off) {
+			return nil
+		}
+	}
+	x := g.m.newMessage()
+	g.out[off] = x
+	g.m.messages++
+	g.takeFresh(off)
+	return x
+}
+
+// takeFresh marks an untouched offset as no longer fresh.
+func (g *group) takeFresh(off uint64) {
+	if off == g.fresh {
+		g.setFresh(off + 1)
+		return
+	}
+	g.m.spans -= len(g.early.spans)
+	g.early.add(off)
+	g.m.spans += len(g.early.spans)
+}
+
+func (g *group) setFresh(off uint64) {
+	g.fresh = off
+	if len(g.early.spans) > 0 {
+		g.m.spans -= len(g.early.spans)
+		g.fresh = g.early.advance(off)
+		g.m.spans += len(g.early.spans)
+	}
+}
+
+// leave takes x out of the counts and out of its grant, and notes whose lease ended.
+func (g *group) leave(x *message) {
+	g.count[x.state]--
+	x.until = 0
+	if gr := x.grant; gr != nil {
+		x.grant = nil
+		g.m.leaveGrant(gr)
+	}
+}
+
+func (g *group) enter(x *message, s State) {
+	x.state = s
+	g.count[s]++
+	g.m.touch(g)
+}
+
+func (g *group) stamp(x *message, attempt uint32, f fence) {
+	x.attempt = attempt
+	if x.fence.less(f) {
+		x.fence = f
+	}
+}
+
+// lease puts a message into gr.
+func (g *group) lease(off uint64, attempt uint32, f fence, gr *grant) {
+	x := g.change(off)
+	if x == nil {
+		return
+	}
+	g.stamp(x, attempt, f)
+	x.grant = gr
+	gr.left++
+	g.enter(x, StateLeased)
+}
+
+// leaseUntil gives a message a deadline outside of its grant: with those that were given the same one just now.
+func (g *group) leaseUntil(off uint64, attempt uint32, f fence, until int64) {
+	var by *text
+	if x := g.out[off]; x != nil && x.grant != nil {
+		by = g.m.texts.take(x.grant.by.String())
+	}
+	g.leaseBy(off, attempt, f, until, by)
+}
+
+// leaseBy is leaseUntil for a known consumer; it takes over the reference to by.
+func (g *group) leaseBy(off uint64, attempt uint32, f fence, until int64, by *text) {
+	x := g.change(off)
+	if x == nil {
+		g.m.texts.drop(by)
+		return
+	}
+	gr := g.last
+	if gr == nil || gr.id != g.lastID || gr.until != until || gr.by != by || gr.size >= MaxReceive {
+		gr = g.m.newGrant(g, until, by)
+		g.last, g.lastID = gr, gr.id
+	} else {
+		g.m.texts.drop(by)
+	}
+	g.stamp(x, attempt, f)
+	gr.add(Run{First: off, Count: 1})
+	x.grant = gr
+	gr.left++
+	g.enter(x, StateLeased)
+}
+
+// ack settles a message.
+func (g *group) ack(off uint64) {
+	if x := g.out[off]; x != nil {
+		g.leave(x)
+		g.remove(off, x)
+	} else if off >= g.fresh && !g.early.has(off) {
+		g.takeFresh(off)
+	}
+	g.m.touch(g)
+}
+
+// remove forgets a message that has left its state.
+func (g *group) remove(off uint64, x *message) {
+	delete(g.out, off)
+	g.m.messages--
+	g.m.texts.drop(x.reason)
+	g.m.texts.drop(x.by)
+	*x = message{}
+	g.m.free = append(g.m.free, x)
+}
+
+// fail ends an attempt; the message is ready again at due, or at once if that is not after at. It says so of a
+// message without a lease too, since a receipt may come late.
+func (g *group) fail(off uint64, attempt uint32, f fence, due, at int64, reason string) {
+	x := g.failed(off, attempt, f, reason)
+	switch {
+	case x == nil:
+	case due <= at:
+		g.makeReady(off, x)
+	default:
+		x.until = due
+		g.enter(x, StateWaiting)
+		g.m.deadline(deadline{due: due, id: uint64(g.ID), off: off})
+	}
+}
+
+// kill ends the last attempt.
+func (g *group) kill(off uint64, attempt uint32, f fence, at int64, reason string) {
+	if x := g.failed(off, attempt, f, reason); x != nil {
+		x.until = at
+		g.enter(x, StateDead)
+	}
+}
+
+func (g *group) failed(off uint64, attempt uint32, f fence, reason string) *message {
+	by := ""
+	if x := g.out[off]; x != nil && x.grant != nil {
+		by = x.grant.by.String()
+	}
+	x := g.change(off)
+	if x == nil {
+		return nil
+	}
+	g.stamp(x, attempt, f)
+	old, oldBy := x.reason, x.by
+	x.reason = g.m.texts.take(reason)
+	if by != "" {
+		x.by = g.m.texts.take(by)
+		g.m.texts.drop(oldBy)
+	}
+	g.m.texts.drop(old)
+	return x
+}
+
+// giveBack takes back a hand-over that did not happen.
+func (g *group) giveBack(off uint64, attempt uint32, f fence) {
+	if x := g.change(off); x != nil {
+		g.stamp(x, attempt, f)
+		g.makeReady(off, x)
+	}
+}
+
+// makeReady takes a message that has left its state.
+func (g *group) makeReady(off uint64, x *message) {
+	g.enter(x, StateReady)
+	g.more = true
+	if x.inAgain {
+		return
+	}
+	x.inAgain = true
+	g.again.push(off)
+	if tooStale(len(g.again.items), g.count[StateReady]) {
+		g.again.prune(func(off uint64) bool {
+			x := g.out[off]
+			if x == nil || x.state != StateReady {
+				if x != nil {
+					x.inAgain = false
+				}
+				return false
+			}
+			return true
+		})
+	}
+}
+
+// nextAgain is the lowest offset to hand out again.
+func (g *group) nextAgain() (uint64, bool) {
+	for len(g.again.items) > 0 {
+		off := g.again.items[0]
+		x := g.out[off]
+		if x != nil && x.state == StateReady {
+			return off, true
+		}
+		g.popAgain()
+	}
+	return 0, false
+}
+
+func (g *group) popAgain() {
+	if x := g.out[g.again.pop()]; x != nil {
+		x.inAgain = false
+	}
+}
