@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/mq"
 )
 
 // ErrClosed answers calls on a Publisher or PublishStream that was closed.
@@ -29,7 +30,7 @@ type PublisherOptions struct {
 }
 
 func (o PublisherOptions) withDefaults() PublisherOptions {
-	o.MaxMessages = orDefault(o.MaxMessages, 1000)
+	o.MaxMessages = min(orDefault(o.MaxMessages, 1000), mq.MaxBatchMessages)
 	o.MaxBytes = orDefault(o.MaxBytes, 512<<10)
 	o.Linger = orDefault(o.Linger, 5*time.Millisecond)
 	o.BufferMessages = orDefault(o.BufferMessages, 10_000)
