@@ -1,0 +1,172 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/link"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// The keys of a stream's gRPC metadata.
+const (
+	metaGateway  = "splashdam-gateway"
+	metaInstance = "splashdam-instance"
+)
+
+const (
+	firstReopen = 20 * time.Millisecond
+	lastReopen  = time.Second
+	// silence is how long a stream of an unregistered node may say nothing before its calls are ended.
+	silence = 2 * time.Second
+)
+
+// node is the connection to one log node. Its goroutine keeps one stream open.
+type node struct {
+	r      *Router
+	name   string
+	addr   string
+	conn   *grpc.ClientConn
+	client mqpb.LogNodeClient
+	cancel context.CancelFunc
+
+	session atomic.Pointer[Session] // nil while no stream is open
+	lastErr atomic.Pointer[error]
+}
+
+// Session is one opened stream. It is valid to use one after its end; everything fails then.
+type Session struct {
+	node   string
+	caller *link.Caller
+	heard  atomic.Int64 // when the last frame came, Unix nanoseconds
+}
+
+// Node is the log node's name.
+func (s *Session) Node() string { return s.node }
+
+// Confirm says that a hand-over reached its consumer.
+func (s *Session) Confirm(p mq.PartitionID, g mq.GroupID, handover uint64) error {
+	return s.caller.Tell(frame.TypeConfirm, &frame.Handover{Partition: p, Group: g, Handover: handover})
+}
+
+// Return gives a hand-over back uncounted, or only some of its offsets. On an ended stream there is nothing
+// to do: the node has taken back what was not confirmed.
+func (s *Session) Return(p mq.PartitionID, g mq.GroupID, handover uint64, offsets []uint64) error {
+	return s.caller.Tell(frame.TypeReturn, &frame.Handover{Partition: p, Group: g, Handover: handover, Offsets: offsets})
+}
+
+func newNode(r *Router, name, addr string) (*node, error) {
+	options := append(link.DialOptions(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // loopback only in this version, see Config.Insecure
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: firstReopen, Multiplier: 1.6, Jitter: 0.2, MaxDelay: lastReopen},
+			MinConnectTimeout: 2 * time.Second,
+		}))
+	conn, err := grpc.NewClient("passthrough:///"+addr, options...)
+	if err != nil {
+		return nil, fmt.Errorf("router: node %s at %s: %w", name, addr, err)
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
+	n := &node{r: r, name: name, addr: addr, conn: conn, client: mqpb.NewLogNodeClient(conn), cancel: cancel}
+	r.work.Add(1)
+	go func() {
+		defer r.work.Done()
+		defer func() { _ = conn.Close() }()
+		n.run(ctx)
+	}()
+	return n, nil
+}
+
+// away is the error while no stream is open.
+func (n *node) away() error {
+	if err := n.lastErr.Load(); err != nil {
+		return mqerr.New(mqerr.NoLeader, "node %s can't be reached: %w", n.name, *err)
+	}
+	return mqerr.New(mqerr.NoLeader, "node %s is not connected yet", n.name)
+}
+
+// run keeps a stream open until ctx ends.
+func (n *node) run(ctx context.Context) {
+	pause := firstReopen
+	for ctx.Err() == nil {
+		start := time.Now()
+		err := n.stream(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		n.lastErr.Store(&err)
+		n.r.cfg.Log.Debug("the stream to a log node ended", slog.String("node", n.name), slog.Any("error", err))
+		if time.Since(start) > lastReopen {
+			pause = firstReopen
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+		}
+		pause = min(2*pause, lastReopen)
+	}
+}
+
+// stream opens one stream and serves it until it ends.
+func (n *node) stream(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, metaGateway, n.r.cfg.Gateway, metaInstance, n.r.cfg.Instance))
+	defer cancel()
+	transport, err := n.client.Gateway(ctx, grpc.WaitForReady(false))
+	if err != nil {
+		return err
+	}
+	stream := link.NewStream(transport)
+	s := &Session{node: n.name, caller: link.NewCaller(stream)}
+	s.heard.Store(time.Now().UnixNano())
+	n.session.Store(s)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		n.watch(ctx, cancel, s)
+	}()
+	err = stream.Run(func(t frame.Type, id uint64, body []byte) error {
+		s.heard.Store(time.Now().UnixNano())
+		return s.caller.Handle(t, id, body)
+	}, cancel)
+	n.session.CompareAndSwap(s, nil)
+	if err == nil {
+		err = link.ErrClosed
+	}
+	s.caller.Fail(err)
+	<-watched
+	return err
+}
+
+// watch ends a stream whose node is not registered any more and says nothing: its host is gone or its
+// process hangs, and TCP would keep the calls waiting.
+func (n *node) watch(ctx context.Context, end context.CancelFunc, s *Session) {
+	tick := time.NewTicker(silence / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			if now.UnixNano()-s.heard.Load() < int64(silence) {
+				continue
+			}
+			if live, ok := n.r.cfg.View.Node(n.name); !ok || live.Addr != n.addr {
+				end()
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,250 @@
+// Package router carries a gateway's requests to the leaders of partitions: which node leads comes from
+// the metadata view, one stream per log node carries the frames, and a request is sent again only while
+// it surely was not carried out, or may be carried out twice without harm.
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/link"
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+const (
+	// Between tries, beside what wakes them earlier: a change of the metadata or a stream that came up.
+	firstPause = 5 * time.Millisecond
+	lastPause  = 250 * time.Millisecond
+	// lookEvery bounds how often the controller is asked to look at the cluster.
+	lookEvery = time.Second
+)
+
+// Config says whom a router speaks for.
+type Config struct {
+	Gateway  string // name, in the metadata of each stream
+	Instance string // random, of this run of the process
+	View     *meta.View
+	Look     func(reason string) // asks the controller to look; a hint
+	Log      *slog.Logger
+}
+
+// Router may be used by any goroutine until Close.
+type Router struct {
+	cfg      Config
+	lastLook atomic.Int64
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	work   sync.WaitGroup // of nodes
+
+	mu     sync.Mutex
+	nodes  map[string]*node // by address
+	closed bool
+}
+
+// New makes a router; streams are opened when they are first needed.
+func New(cfg Config) *Router {
+	r := &Router{cfg: cfg, nodes: map[string]*node{}}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r
+}
+
+// Close ends all streams and calls, and waits for the router's goroutines.
+func (r *Router) Close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.cancel()
+	r.work.Wait()
+}
+
+// Answer is what a leader answered. Body stays valid; it shares memory with answers that came with it.
+type Answer struct {
+	Body    []byte
+	Session *Session // where it came from: a hand-over is confirmed or returned on its own stream
+}
+
+// Call sends a request that may be carried out twice without harm (read, receive, ack, counts) to the
+// partition's leader, and again until ctx ends, which must have a deadline. With no leader until then it
+// is NoLeader.
+func (r *Router) Call(ctx context.Context, p mq.PartitionID, t frame.Type, body link.Encoder) ([]byte, error) {
+	a, err := r.call(ctx, p, t, body, true)
+	return a.Body, err
+}
+
+// CallOnce sends a request that must not be carried out twice: where it may have been and no answer came
+// it is OutcomeUnknown.
+func (r *Router) CallOnce(ctx context.Context, p mq.PartitionID, t frame.Type, body link.Encoder) ([]byte, error) {
+	a, err := r.call(ctx, p, t, body, false)
+	return a.Body, err
+}
+
+// Receive is Call for a hand-over. If ctx ends while the answer is under way, what it hands over is
+// returned at once: nobody would confirm it (museum 41).
+func (r *Router) Receive(ctx context.Context, f *frame.Receive) (Answer, error) {
+	return r.call(ctx, f.Partition, frame.TypeReceive, f, true)
+}
+
+func (r *Router) call(ctx context.Context, p mq.PartitionID, t frame.Type, body link.Encoder, repeatable bool) (Answer, error) {
+	a, again, err := r.try(ctx, p, t, body, repeatable)
+	if !again {
+		return a, err
+	}
+	changes, cancel := r.cfg.View.Subscribe()
+	defer cancel()
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		if a, again, err = r.try(ctx, p, t, body, repeatable); !again {
+			return a, err
+		}
+		if pause > 4*firstPause { // a stream that is opened takes a moment, and nobody is to blame
+			r.look(p, err)
+		}
+		if ended := wait(ctx, r.ctx, changes, pause); ended != nil {
+			return a, ended(err)
+		}
+	}
+}
+
+// wait returns nil when it is time for another try, or what to make of the last error.
+func wait(ctx, router context.Context, changes <-chan struct{}, pause time.Duration) func(last error) error {
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-changes:
+		return nil
+	case <-t.C:
+		return nil
+	case <-router.Done():
+		return func(error) error { return mqerr.New(mqerr.Draining, "the gateway stops") }
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return func(error) error { return mqerr.New(mqerr.Cancelled, "") }
+		}
+		return func(last error) error { return last }
+	}
+}
+
+// try is one try. again says that nothing was carried out, or that it does no harm if it was.
+func (r *Router) try(ctx context.Context, p mq.PartitionID, t frame.Type, body link.Encoder, repeatable bool) (a Answer, again bool, err error) {
+	s, err := r.session(p)
+	if err != nil {
+		return Answer{}, !mqerr.Is(err, mqerr.Draining), err
+	}
+	got, answer, sent, err := s.caller.Call(ctx, t, body)
+	if err == nil {
+		if got != t+1 { // every answer's type follows its question's
+			return Answer{}, false, fmt.Errorf("router: node %s answers a frame of type %d with %d", s.node, t, got)
+		}
+		return Answer{Body: answer, Session: s}, false, nil
+	}
+	var e *mqerr.Error
+	switch {
+	case errors.As(err, &e):
+		return Answer{}, nothingDone(e.Code), err
+	case ctx.Err() != nil && sent:
+		if f, ok := body.(*frame.Receive); ok {
+			// In order after the question, so the node returns what it has handed over to it.
+			_ = s.Return(f.Partition, f.Group, f.Handover, nil)
+		}
+		return Answer{}, false, unanswered(ctx, p, repeatable)
+	case errors.Is(err, link.ErrFull):
+		return Answer{}, false, mqerr.New(mqerr.Overloaded, "node %s reads too slowly", s.node)
+	case sent && !repeatable:
+		return Answer{}, false, mqerr.New(mqerr.OutcomeUnknown, "the connection to node %s broke: %w", s.node, err)
+	}
+	return Answer{}, true, mqerr.New(mqerr.NoLeader, "partition %s: node %s: %w", p, s.node, err)
+}
+
+// nothingDone lists the answers after which the same request may be sent elsewhere or later.
+func nothingDone(c mqerr.Code) bool {
+	return c == mqerr.NotLeader || c == mqerr.NoLeader || c == mqerr.NoQuorum || c == mqerr.Draining
+}
+
+func unanswered(ctx context.Context, p mq.PartitionID, repeatable bool) error {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return mqerr.New(mqerr.Cancelled, "")
+	case repeatable:
+		return mqerr.New(mqerr.NoLeader, "the leader of partition %s did not answer in time", p)
+	}
+	return mqerr.New(mqerr.OutcomeUnknown, "the leader of partition %s did not answer in time", p)
+}
+
+// look asks the controller to look, at most once a second.
+func (r *Router) look(p mq.PartitionID, err error) {
+	now := time.Now().UnixNano()
+	if last := r.lastLook.Load(); now-last > int64(lookEvery) && r.lastLook.CompareAndSwap(last, now) {
+		r.cfg.Look(fmt.Sprintf("partition %s: %v", p, err))
+	}
+}
+
+// Leader is the name and the address of the node that leads a partition according to the view.
+func (r *Router) Leader(p mq.PartitionID) (name, addr string, err error) {
+	h, ok := r.cfg.View.Head(p)
+	if !ok || h.Open == nil {
+		return "", "", mqerr.New(mqerr.NoLeader, "partition %s has no open segment", p)
+	}
+	n, ok := r.cfg.View.NodeByStore(h.Open.Leader.Store)
+	if !ok {
+		return "", "", mqerr.New(mqerr.NoLeader, "partition %s: its leader %s is not registered", p, h.Open.LeaderNode())
+	}
+	return n.Name, n.Addr, nil
+}
+
+// session is the stream to a partition's leader; NoLeader if there is none now.
+func (r *Router) session(p mq.PartitionID) (*Session, error) {
+	name, addr, err := r.Leader(p)
+	if err != nil {
+		return nil, err
+	}
+	n, err := r.node(name, addr)
+	if err != nil {
+		return nil, err
+	}
+	if s := n.session.Load(); s != nil {
+		return s, nil
+	}
+	return nil, n.away()
+}
+
+// node finds or makes the connection to a node.
+func (r *Router) node(name, addr string) (*node, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, mqerr.New(mqerr.Draining, "the gateway stops")
+	}
+	if n := r.nodes[addr]; n != nil {
+		return n, nil
+	}
+	r.prune()
+	n, err := newNode(r, name, addr)
+	if err != nil {
+		return nil, err
+	}
+	r.nodes[addr] = n
+	return n, nil
+}
+
+// prune drops connections to addresses where no node is registered any more and none answers, so that
+// nodes that come and go under new addresses don't pile up. The caller holds r.mu.
+func (r *Router) prune() {
+	live := map[string]bool{}
+	for _, n := range r.cfg.View.Nodes() {
+		live[n.Addr] = true
+	}
+	for addr, n := range r.nodes {
+		if !live[addr] && n.session.Load() == nil {
+			delete(r.nodes, addr)
+			n.cancel()
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package waiter
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+const (
+	askEvery = time.Second
+	// askGap bounds how often news are asked about, so that many new groups share a question.
+	askGap = 20 * time.Millisecond
+	// mostPairs bounds one question; a second one follows for what is beyond.
+	mostPairs = 50_000
+)
+
+// Run asks every log node each second, and when somebody begins to wait for something new, what of all
+// that is waited for is ready. It returns after ctx ended and all questions did.
+func (m *Manager) Run(ctx context.Context) {
+	var asks asks
+	defer asks.Wait()
+	defer m.unsubscribe()
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			m.sweep(now)
+		case <-m.kick:
+		}
+		m.ask(ctx, &asks)
+		gap := time.NewTimer(askGap)
+		select {
+		case <-gap.C:
+		case <-ctx.Done():
+			gap.Stop()
+		}
+	}
+}
+
+// asks is the questions under way, one per node at most: a node that does not answer is not asked again
+// until it did or the question timed out.
+type asks struct {
+	sync.WaitGroup
+	mu   sync.Mutex
+	busy map[string]bool
+	told map[string]bool // nodes whose last question named something
+}
+
+// ask sends one question to each node that leads something that is waited for, and an empty one to those
+// that did until now, so that they forget it.
+func (m *Manager) ask(ctx context.Context, a *asks) {
+	interest := m.interest()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.busy == nil {
+		a.busy, a.told = map[string]bool{}, map[string]bool{}
+	}
+	for node := range a.told {
+		if _, ok := interest[node]; !ok {
+			interest[node] = nil
+		}
+	}
+	for node, pairs := range interest {
+		if a.busy[node] {
+			if len(pairs) > 0 {
+				continue // the next second asks again
+			}
+			continue
+		}
+		if a.busy[node] = true; len(pairs) > 0 {
+			a.told[node] = true
+		} else {
+			delete(a.told, node)
+		}
+		a.Add(1)
+		go func() {
+			defer a.Done()
+			m.question(ctx, node, pairs)
+			a.mu.Lock()
+			delete(a.busy, node)
+			a.mu.Unlock()
+		}()
+	}
+}
+
+// interest is what anybody waits for, by the node that leads it.
+func (m *Manager) interest() map[string][]frame.Interest {
+	m.mu.Lock()
+	var pairs []frame.Interest
+	for k, q := range m.queues {
+		if q.waiters == 0 {
+			continue
+		}
+		for p := range q.parts {
+			pairs = append(pairs, frame.Interest{Partition: mq.PartitionID{Topic: k.topic, Number: uint32(p)}, Group: k.group})
+		}
+	}
+	m.mu.Unlock()
+	out := map[string][]frame.Interest{}
+	for _, p := range pairs {
+		if node, _, err := m.cfg.Router.Leader(p.Partition); err == nil && len(out[node]) < mostPairs {
+			out[node] = append(out[node], p)
+		}
+	}
+	return out
+}
+
+// question asks one node and takes its counts as hints.
+func (m *Manager) question(ctx context.Context, node string, pairs []frame.Interest) {
+	ctx, cancel := context.WithTimeout(ctx, askEvery)
+	defer cancel()
+	body, err := m.cfg.Router.CallNode(ctx, node, frame.TypeReady, &frame.Ready{Interest: pairs})
+	if err != nil {
+		m.cfg.Log.Debug("asking what is ready", slog.String("node", node), slog.Any("error", err))
+		return
+	}
+	var counts frame.Counts
+	if err := counts.Parse(body); err != nil {
+		m.cfg.Log.Warn("counts can't be read", slog.String("node", node), slog.Any("error", err))
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range counts.Ready {
+		q := m.queues[key{c.Partition.Topic, c.Group}]
+		if q == nil {
+			continue
+		}
+		if c.Code == mqerr.GroupNotFound {
+			c.Count = 1 // somebody should ask: it finds out what became of the group, or tells the leader of it
+		} else if c.Code != mqerr.OK {
+			continue
+		}
+		q.hint(c.Partition.Number, c.Count)
+	}
+}
+
+// sweep drops queues that nobody used for a while, and subscriptions without a queue.
+func (m *Manager) sweep(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k, q := range m.queues {
+		if q.waiters > 0 || now.UnixNano()-q.used < int64(keep) {
+			continue
+		}
+		delete(m.queues, k)
+		if q.topic.queues--; q.topic.queues == 0 {
+			if q.topic.cancel != nil {
+				q.topic.cancel()
+			}
+			delete(m.topics, k.topic)
+		}
+	}
+}
+
+func (m *Manager) unsubscribe() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.topics {
+		if t.cancel != nil {
+			t.cancel()
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package waiter
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// key names a queue: consumers of one group wait together.
+type key struct {
+	topic mq.TopicID
+	group mq.GroupID
+}
+
+// queue is what is known of one group's partitions, and who waits for them, oldest first. Guarded by
+// Manager.mu.
+//
+// Invariant: of each partition, no more waiters are awake than messages are believed to be ready, and
+// after dispatch no fewer while somebody is parked who takes that partition. So a hint is never lost: it
+// stays in ready until a leader's answer says otherwise, whoever gives up meanwhile (museum 29).
+type queue struct {
+	key   key
+	parts []part // by partition number
+	// head and tail are the parked waiters by seq.
+	head, tail *Waiter
+	nextSeq    uint64
+	waiters    int   // joined and not left, parked or not
+	used       int64 // when somebody last used it, Unix nanoseconds
+	topic      *topicWakes
+}
+
+// part is a partition of a queue.
+type part struct {
+	ready uint64 // believed to be ready; only answers and hints change it
+	stamp uint64 // rises with each hint, so that an answer to an older question does not undo it
+	awake int    // waiters woken for it that have neither parked again nor left
+}
+
+// Waiter is one receive call that waits. Its methods are for its own goroutine.
+type Waiter struct {
+	m     *Manager
+	q     *queue
+	only  []uint32 // the partitions it takes, nil for all
+	seq   uint64
+	wake  chan struct{} // capacity 1
+	ready uint32        // guarded by m.mu: the partition it was woken for, if hinted
+
+	hinted, parked bool // guarded by m.mu
+	prev, next     *Waiter
+}
+
+func (w *Waiter) takes(p uint32) bool { return w.only == nil || slices.Contains(w.only, p) }
+
+// hint says that n messages of a partition are ready.
+func (q *queue) hint(p uint32, n uint64) {
+	if int64(p) >= int64(len(q.parts)) || n == 0 {
+		return
+	}
+	q.parts[p].stamp++
+	q.parts[p].ready = max(q.parts[p].ready, n)
+	q.dispatch()
+}
+
+// answered records what a leader said is left, to a question that was asked at stamp.
+func (q *queue) answered(p uint32, stamp, more uint64) {
+	if int64(p) >= int64(len(q.parts)) {
+		return
+	}
+	if x := &q.parts[p]; x.stamp == stamp {
+		x.ready = more
+	} else {
+		x.ready = max(x.ready, more, 1)
+	}
+	q.dispatch()
+}
+
+// dispatch wakes the oldest parked waiters while messages are ready that nobody was woken for.
+func (q *queue) dispatch() {
+	for p := range q.parts {
+		for x := &q.parts[p]; x.ready > uint64(x.awake); {
+			w := q.oldest(uint32(p))
+			if w == nil {
+				break
+			}
+			q.unlink(w)
+			w.ready, w.hinted = uint32(p), true
+			x.awake++
+			w.wake <- struct{}{} // has room: it was taken by the waiter that parked
+		}
+	}
+}
+
+func (q *queue) oldest(p uint32) *Waiter {
+	for w := q.head; w != nil; w = w.next {
+		if w.takes(p) {
+			return w
+		}
+	}
+	return nil
+}
+
+// park puts a waiter in its place by seq. Who was just woken is near the front.
+func (q *queue) park(w *Waiter) {
+	q.asleep(w)
+	after := q.tail
+	if q.head == nil || w.seq < q.head.seq {
+		after = nil
+	} else if q.tail.seq > w.seq {
+		after = q.head
+		for after.next != nil && after.next.seq < w.seq {
+			after = after.next
+		}
+	}
+	w.prev, w.parked = after, true
+	if after == nil {
+		w.next, q.head = q.head, w
+	} else {
+		w.next, after.next = after.next, w
+	}
+	if w.next == nil {
+		q.tail = w
+	} else {
+		w.next.prev = w
+	}
+}
+
+func (q *queue) unlink(w *Waiter) {
+	if w.prev == nil {
+		q.head = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		q.tail = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.prev, w.next, w.parked = nil, nil, false
+}
+
+// asleep takes back that a waiter is awake for a partition.
+func (q *queue) asleep(w *Waiter) {
+	if w.hinted {
+		q.parts[w.ready].awake--
+		w.hinted = false
+	}
+}
+
+// order is the partitions to ask: by how much is believed to be ready, the rest from a random start.
+func (q *queue) order(only []uint32, dst []uint32) []uint32 {
+	n := len(q.parts)
+	if only != nil {
+		dst = append(dst, only...)
+		n = len(only)
+	} else {
+		for p := range n {
+			dst = append(dst, uint32(p))
+		}
+	}
+	if n < 2 {
+		return dst
+	}
+	start := rand.IntN(n)
+	slices.Reverse(dst[:start]) // a rotation in place
+	slices.Reverse(dst[start:])
+	slices.Reverse(dst)
+	slices.SortStableFunc(dst, func(a, b uint32) int {
+		x, y := q.known(a), q.known(b)
+		switch {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return 0
+	})
+	return dst
+}
+
+func (q *queue) known(p uint32) uint64 {
+	if int64(p) >= int64(len(q.parts)) {
+		return 0
+	}
+	return q.parts[p].ready
+}
