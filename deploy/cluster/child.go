@@ -16,6 +16,7 @@ import (
 	"github.com/splashdam/splashdam/coordinator"
 	"github.com/splashdam/splashdam/gateway"
 	"github.com/splashdam/splashdam/lognode"
+	"github.com/splashdam/splashdam/shared/metrics"
 )
 
 // readyFile is the descriptor on which a child says that it serves (cmd.ExtraFiles begins at 3).
@@ -25,7 +26,7 @@ const readyFile = 3
 // of processes, and returns when it has ended; child is false, and nothing happened, when they are not.
 // A main calls it first and ends with status 1 on an error.
 func RunChild(args []string) (child bool, err error) {
-	if len(args) != 4 || args[0] != childCommand {
+	if len(args) != 5 || args[0] != childCommand {
 		return false, nil
 	}
 	ready := os.NewFile(readyFile, "ready")
@@ -33,7 +34,7 @@ func RunChild(args []string) (child bool, err error) {
 		return true, errors.New("a child is started by a cluster, not by hand")
 	}
 	defer ready.Close()
-	if err := runChild(args[1], args[2], args[3], ready); err != nil {
+	if err := runChild(args[1], args[2], args[3], args[4], ready); err != nil {
 		// The parent shows the first line; the whole text is in the log.
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		fmt.Fprintln(ready, first)
@@ -42,7 +43,7 @@ func RunChild(args []string) (child bool, err error) {
 	return true, nil
 }
 
-func runChild(kind, file, level string, ready io.WriteCloser) error {
+func runChild(kind, file, debug, level string, ready io.WriteCloser) error {
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(level)); err != nil {
 		return err
@@ -60,10 +61,15 @@ func runChild(kind, file, level string, ready io.WriteCloser) error {
 		io.Copy(io.Discard, os.Stdin)
 		stop()
 	}()
-	run, err := launchHere(ctx, cfg, log)
+	reg := metrics.NewRegistry()
+	listener, err := metrics.Serve(debug, reg, log)
+	if err != nil {
+		return err
+	}
+	run, err := launchHere(ctx, cfg, log, reg)
 	if err != nil {
 		log.Error("the start failed", "err", err)
-		return err
+		return errors.Join(err, listener.Close(ctx))
 	}
 	if _, err := io.WriteString(ready, "ready\n"); err != nil {
 		return errors.Join(err, run.kill())
@@ -72,7 +78,7 @@ func runChild(kind, file, level string, ready io.WriteCloser) error {
 	<-ctx.Done()
 	draining, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
-	return run.stop(draining)
+	return errors.Join(run.stop(draining), listener.Close(draining))
 }
 
 // readConfig reads what the parent wrote for this child.

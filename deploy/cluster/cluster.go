@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/splashdam/splashdam/coordinator"
@@ -48,6 +49,7 @@ type Cluster struct {
 	layout  *layout
 	lock    *dirLock
 	spawner *spawner // nil unless Processes
+	figures *figures
 
 	coordinators, nodes, gateways []*Member
 	failed                        chan error
@@ -64,7 +66,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{opts: opts, lock: lock, failed: make(chan error, 64)}
+	c := &Cluster{opts: opts, lock: lock, figures: newFigures(), failed: make(chan error, 64)}
 	if c.layout, err = loadLayout(opts); err != nil {
 		return nil, errors.Join(err, lock.release())
 	}
@@ -212,6 +214,9 @@ func (c *Cluster) NodeNamed(name string) *Member {
 // Failed carries the error of a process that ended though nobody stopped or killed it. At most 64 wait;
 // more are dropped, for one is enough to go and look.
 func (c *Cluster) Failed() <-chan error { return c.failed }
+
+// Metrics gathers the figures of all components that run in this process.
+func (c *Cluster) Metrics() prometheus.Gatherer { return c.figures }
 
 // Stop drains and stops everything that runs: gateways first, so that nobody asks a node that is gone. What
 // has not ended when ctx does is ended hard. The directory is free afterwards.

@@ -13,7 +13,6 @@ import (
 	"github.com/splashdam/splashdam/coordinator"
 	"github.com/splashdam/splashdam/gateway"
 	"github.com/splashdam/splashdam/lognode"
-	"github.com/splashdam/splashdam/shared/metrics"
 )
 
 // plan makes the members; nothing starts yet.
@@ -36,7 +35,7 @@ func (c *Cluster) member(kind string, i int, config func() any) *Member {
 		if c.spawner != nil {
 			return c.spawn(ctx, kind, m.name, config())
 		}
-		return launchHere(ctx, config(), c.opts.Log.With("component", m.name))
+		return launchHere(ctx, config(), c.opts.Log.With("component", m.name), c.figures.component(m.name))
 	}
 	return m
 }
@@ -102,17 +101,14 @@ type component interface {
 }
 
 // startComponent starts the tier that cfg configures.
-func startComponent(ctx context.Context, cfg any, log *slog.Logger) (component, error) {
-	// A registry per run: a component that restarts registers the same names again.
-	reg := prometheus.NewRegistry()
+func startComponent(ctx context.Context, cfg any, log *slog.Logger, reg prometheus.Registerer) (component, error) {
 	switch cfg := cfg.(type) {
 	case coordinator.Config:
 		return orNothing(coordinator.Start(ctx, cfg, log, reg))
 	case lognode.Config:
 		return orNothing(lognode.Start(ctx, cfg, log, reg))
 	case gateway.Config:
-		// The gateway serves its registry, so it is the one with the figures of the process.
-		return orNothing(gateway.Start(ctx, cfg, log, metrics.NewRegistry()))
+		return orNothing(gateway.Start(ctx, cfg, log, reg))
 	default:
 		return nil, fmt.Errorf("no component takes a %T", cfg)
 	}
@@ -133,10 +129,10 @@ type here struct {
 }
 
 // launchHere starts a component in this process. Its context is its own: ctx bounds the start only.
-func launchHere(ctx context.Context, cfg any, log *slog.Logger) (running, error) {
+func launchHere(ctx context.Context, cfg any, log *slog.Logger, reg prometheus.Registerer) (running, error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	unhook := context.AfterFunc(ctx, end)
-	component, err := startComponent(life, cfg, log)
+	component, err := startComponent(life, cfg, log, reg)
 	if err != nil {
 		end()
 		return nil, err

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/splashdam/splashdam/lognode"
 )
 
 // hang bounds what must not hang; nothing is judged by it.
@@ -26,6 +28,9 @@ func start(t *testing.T, o Options) *Cluster {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
+	if o.NodeConfig == nil {
+		o.NodeConfig = func(_ int, cfg *lognode.Config) { cfg.BallastBytes, cfg.VolumeBytes = 1<<20, 32<<20 }
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()

@@ -62,9 +62,14 @@ func (l *layout) choosePorts(o Options) error {
 	for i := 1; i <= o.Nodes; i++ {
 		want = append(want, memberName(nodeKind, i))
 	}
-	if o.HTTP == "" {
-		for i := 1; i <= o.Gateways; i++ {
-			want = append(want, memberName(gatewayKind, i))
+	for i := 1; i <= o.Gateways && o.HTTP == ""; i++ {
+		want = append(want, memberName(gatewayKind, i))
+	}
+	if o.Processes != nil { // metrics and profiles of each
+		for kind, n := range map[string]int{coordinatorKind: o.Coordinators, nodeKind: o.Nodes, gatewayKind: o.Gateways} {
+			for i := 1; i <= n; i++ {
+				want = append(want, memberName(kind, i)+"/debug")
+			}
 		}
 	}
 	taken := map[int]bool{}

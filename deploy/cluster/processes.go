@@ -64,7 +64,7 @@ func (c *Cluster) spawn(ctx context.Context, kind, name string, cfg any) (runnin
 	}
 	defer logFile.Close() // the child has its own
 	p := &process{name: name, done: make(chan struct{})}
-	p.cmd = exec.Command(exe, childCommand, kind, file, c.opts.Processes.LogLevel.String())
+	p.cmd = exec.Command(exe, childCommand, kind, file, c.layout.addr(name+"/debug"), c.opts.Processes.LogLevel.String())
 	p.cmd.Stdout, p.cmd.Stderr = logFile, logFile
 	p.cmd.SysProcAttr = childAttributes()
 	ready, err := c.startProcess(p)

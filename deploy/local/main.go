@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/deploy/cluster"
+	"github.com/splashdam/splashdam/shared/metrics"
 )
 
 func main() {
@@ -39,13 +40,14 @@ type flags struct {
 	processes bool
 	level     slog.Level
 	start     time.Duration
+	debug     string
 }
 
-func parse(args []string, stderr io.Writer) (flags, error) {
+func parse(args []string, stdout io.Writer) (flags, error) {
 	var f flags
 	o := &f.options
 	set := flag.NewFlagSet("local", flag.ContinueOnError)
-	set.SetOutput(stderr)
+	set.SetOutput(io.Discard) // an error is printed once, by main
 	set.StringVar(&o.Dir, "data", "./data", "directory for everything that is kept")
 	set.StringVar(&o.HTTP, "http", "127.0.0.1:8080", "address of the first gateway; further ones take the next ports")
 	set.IntVar(&o.Nodes, "nodes", 1, "log nodes; with three, every message is on three and safe on two")
@@ -54,9 +56,14 @@ func parse(args []string, stderr io.Writer) (flags, error) {
 	set.BoolVar(&f.processes, "processes", false, "one process for each component, logging to <data>/<name>.log")
 	set.BoolVar(&o.Insecure, "insecure", false, "allow an -http address that other machines can reach (there is no TLS and no login yet)")
 	set.TextVar(&f.level, "log-level", slog.LevelWarn, "least level shown: debug, info, warn or error")
+	set.StringVar(&f.debug, "debug", "", "address for metrics and profiles of this process, for example 127.0.0.1:6060")
 	set.DurationVar(&f.start, "start-timeout", time.Minute, "how long the start may take")
-	if err := set.Parse(args); err != nil {
+	if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
+		set.SetOutput(stdout)
+		set.Usage()
 		return f, err
+	} else if err != nil {
+		return f, fmt.Errorf("%w (see -help)", err)
 	}
 	if set.NArg() > 0 {
 		return f, fmt.Errorf("%q is not a flag (see -help)", set.Arg(0))
@@ -71,7 +78,7 @@ func parse(args []string, stderr io.Writer) (flags, error) {
 const stopTimeout = 15 * time.Second
 
 func run(args []string, stdout, stderr io.Writer) error {
-	f, err := parse(args, stderr)
+	f, err := parse(args, stdout)
 	if err != nil {
 		return err
 	}
@@ -93,18 +100,33 @@ func run(args []string, stdout, stderr io.Writer) error {
 	starting, cancel := context.WithTimeout(ctx, f.start)
 	defer cancel()
 	c, err := cluster.Start(starting, f.options)
+	if err != nil && ctx.Err() != nil {
+		return errors.New("interrupted while starting")
+	}
 	if err != nil {
 		return err
 	}
+	err = serve(ctx, f, c, stdout)
+	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return errors.Join(err, c.Stop(stopping))
+}
+
+// serve returns when ctx ends, or with the error of a component that ended by itself.
+func serve(ctx context.Context, f flags, c *cluster.Cluster, stdout io.Writer) error {
+	debug, err := metrics.Serve(f.debug, c.Metrics(), f.options.Log)
+	if err != nil {
+		return err
+	}
+	defer debug.Close(context.WithoutCancel(ctx))
 	greet(stdout, f, c.URLs())
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(stdout, "\nStopping; Ctrl-C again ends it at once.")
-	case err = <-c.Failed():
+		return nil
+	case err := <-c.Failed():
+		return err
 	}
-	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	return errors.Join(err, c.Stop(stopping))
 }
 
 func greet(w io.Writer, f flags, urls []string) {
