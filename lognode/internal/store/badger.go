@@ -1,0 +1,208 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+	"github.com/dgraph-io/badger/v4/table"
+	"github.com/dgraph-io/ristretto/v2/z"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// badgerLog is a volume's Badger logger. Badger only logs a failed sync of the value log and acknowledges
+// all the same (museum 38): any error logged makes the volume refuse further acknowledgements.
+type badgerLog struct {
+	log    *slog.Logger
+	errors *atomic.Int64 // the store's count, for the metric
+	first  atomic.Pointer[error]
+}
+
+// Errorf keeps the first error. What Badger says of a value that it can't read is left out: that is damage,
+// the read finds it by the entry's CRC, and it says nothing of what is being written.
+func (l *badgerLog) Errorf(format string, args ...any) {
+	err := fmt.Errorf("store: badger: "+strings.TrimSpace(format), args...)
+	l.errors.Add(1)
+	l.log.Error("badger", "error", err)
+	for _, read := range []string{"Unable to read: Key", "Key: %v, Version", "Invalid read"} {
+		if strings.HasPrefix(format, read) {
+			return
+		}
+	}
+	l.first.CompareAndSwap(nil, &err)
+}
+
+// forget drops the error kept, once recovery has judged the volume by what is in it.
+func (l *badgerLog) forget() { l.first.Store(nil) }
+
+// Warningf, Infof and Debugf pass Badger's chatter on, below the level of ours.
+func (l *badgerLog) Warningf(format string, args ...any) { l.debug(format, args) }
+func (l *badgerLog) Infof(format string, args ...any)    { l.debug(format, args) }
+func (l *badgerLog) Debugf(format string, args ...any)   {}
+
+func (l *badgerLog) debug(format string, args []any) {
+	l.log.Debug("badger", "message", strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+// err is the first error logged, or nil.
+func (l *badgerLog) err() error {
+	if e := l.first.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
+// badgerOptions are the measured ones; doc.go and the design say why.
+func badgerOptions(dir string, readOnly bool, log badger.Logger) badger.Options {
+	return badger.DefaultOptions(dir).
+		WithReadOnly(readOnly).
+		WithSyncWrites(true).
+		WithDetectConflicts(false).
+		WithNumVersionsToKeep(1).
+		WithCompression(options.None).
+		WithBlockCacheSize(0).
+		WithValueThreshold(valueThreshold).
+		WithValueLogFileSize(valueLogFileSize).
+		WithMemTableSize(memTableSize).
+		WithNumCompactors(2).
+		WithMetricsEnabled(false).
+		WithChecksumVerificationMode(options.OnBlockRead).
+		WithLogger(log)
+}
+
+// openBadger opens a volume's Badger. Damage that makes Badger fail or panic is ErrDamaged.
+func openBadger(dir string, readOnly bool, log badger.Logger) (db *badger.DB, err error) {
+	if err := checkTables(dir); err != nil {
+		return nil, err
+	}
+	defer recovered(&err)
+	db, err = badger.OpenManaged(badgerOptions(dir, readOnly, log))
+	if err != nil && !exhausted(err) {
+		return nil, fmt.Errorf("%w: badger: %w", ErrDamaged, err)
+	}
+	return db, err
+}
+
+// exhausted tells a lack of resources from damage, by the text: Badger's errors don't wrap.
+func exhausted(err error) bool {
+	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EACCES, syscall.EPERM} {
+		if strings.Contains(err.Error(), lack.Error()) {
+			return true
+		}
+	}
+	return strings.Contains(err.Error(), "Cannot acquire directory lock")
+}
+
+// checkTables reads every table of a directory. Badger opens tables on goroutines of its own, where a
+// panic over a truncated one can't be recovered from, so they are tried here first.
+func checkTables(dir string) error {
+	names, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for _, name := range names {
+		if err := checkTable(name); err != nil {
+			return fmt.Errorf("%w: table %s: %w", ErrDamaged, name, err)
+		}
+	}
+	return nil
+}
+
+func checkTable(name string) (err error) {
+	defer recovered(&err)
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	if info.Size() < 8 {
+		return fmt.Errorf("%d bytes", info.Size())
+	}
+	file, err := z.OpenMmapFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	t, err := table.OpenTable(file, table.Options{
+		ReadOnly: true, Compression: options.None, ChkMode: options.OnTableAndBlockRead,
+		BlockSize: 4 << 10, TableSize: 2 << 20,
+	})
+	if err != nil {
+		return err
+	}
+	return t.Close(-1)
+}
+
+// recovered turns a panic, also one by a fault in a memory map, into an error. Deferred as
+// `defer recovered(&err)`.
+func recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("%w: badger panicked: %v", ErrDamaged, r)
+	}
+}
+
+// guarded runs a read over Badger's memory maps: a panic over damaged bytes and a fault of the map (an
+// unreadable disk block, a truncated file) come back as ErrDamaged instead of ending the process.
+func guarded(read func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer recovered(&err)
+	return read()
+}
+
+const keySize = 8 + mq.PositionSize
+
+// entryKey is the key of an entry: segment id, offset, seq, big endian.
+func entryKey(id mq.SegmentID, at mq.Position) []byte {
+	return at.AppendKey(appendSegment(make([]byte, 0, keySize), id))
+}
+
+func appendSegment(b []byte, id mq.SegmentID) []byte {
+	return append(b, byte(id>>56), byte(id>>48), byte(id>>40), byte(id>>32), byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
+}
+
+// parseKey reads a key; ok is false for one that the store never writes.
+func parseKey(key []byte) (id mq.SegmentID, at mq.Position, ok bool) {
+	if len(key) != keySize {
+		return 0, mq.Position{}, false
+	}
+	var v uint64
+	for _, c := range key[:8] {
+		v = v<<8 | uint64(c)
+	}
+	return mq.SegmentID(v), mq.ParsePosition(key[8:]), true
+}
+
+// iterate opens an iterator over a segment's keys in one Badger, or over all keys with id 0.
+func iterate(txn *badger.Txn, id mq.SegmentID, reverse bool) *badger.Iterator {
+	o := badger.IteratorOptions{Reverse: reverse}
+	if id != 0 {
+		o.Prefix = appendSegment(nil, id)
+	}
+	return txn.NewIterator(o)
+}
+
+// itemEntry reads an item's entry and checks its CRC and that it is the one its key says. f's data is
+// valid during the call only.
+func itemEntry(item *badger.Item, f func(e *mq.Entry, data []byte) error) error {
+	id, at, ok := parseKey(item.Key())
+	if !ok {
+		return fmt.Errorf("%w: a key of %d bytes", ErrDamaged, len(item.Key()))
+	}
+	return item.Value(func(data []byte) error {
+		e, err := mq.ParseEntry(data)
+		if err != nil {
+			return errors.Join(fmt.Errorf("%w: segment %d at %s", ErrDamaged, id, at), err)
+		}
+		if e.Segment != id || e.At != at {
+			return fmt.Errorf("%w: segment %d at %s holds the entry of segment %d at %s", ErrDamaged, id, at, e.Segment, e.At)
+		}
+		return f(&e, data)
+	})
+}

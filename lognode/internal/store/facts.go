@@ -1,0 +1,238 @@
+package store
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// fact is one durable statement of the node about itself. Exactly one group of fields is set.
+type fact struct {
+	Store   mq.StoreID `json:"store,omitempty"`
+	Cluster string     `json:"cluster,omitempty"`
+	Boot    uint64     `json:"boot,omitempty"`
+
+	// Create is a creation record. Gen tells two creations under one id apart (a damaged replica is
+	// removed and fetched again); First is the lowest volume that may hold entries of this one.
+	Create *mq.Segment `json:"create,omitempty"`
+	Gen    uint64      `json:"gen,omitempty"`
+	First  uint32      `json:"first,omitempty"`
+
+	Seal   mq.SegmentID `json:"seal,omitempty"`
+	Remove mq.SegmentID `json:"remove,omitempty"`
+	// End is the decided end of segment ID.
+	ID  mq.SegmentID `json:"id,omitempty"`
+	End *mq.Position `json:"end,omitempty"`
+
+	Partition *mq.PartitionID `json:"partition,omitempty"`
+	Number    uint64          `json:"number,omitempty"`
+	Revision  int64           `json:"revision,omitempty"`
+}
+
+// segmentFacts is what the facts say of one segment.
+type segmentFacts struct {
+	segment mq.Segment
+	gen     uint64
+	first   uint32
+	seal    bool
+	end     *mq.Position
+}
+
+type named struct {
+	number   uint64
+	revision int64
+}
+
+// facts are the node's own facts: a framelog of JSON lists of facts, and what they add up to.
+type facts struct {
+	log *framelog
+
+	mu       sync.Mutex // orders frames and the state below
+	store    mq.StoreID
+	cluster  string
+	boot     uint64
+	gen      uint64
+	segments map[mq.SegmentID]segmentFacts
+	named    map[mq.PartitionID]named
+}
+
+// factsRewriteBytes is how large the file may get beyond four times its content before it is written anew.
+const factsRewriteBytes = 1 << 20
+
+// openFacts reads the facts, makes the store id in a new directory, and raises the boot number, on disk,
+// before anything else happens. Damage before the last frame is ErrFactsDamaged: a node that forgot a
+// seal or an end must not answer as if there had been none.
+func openFacts(dir string) (*facts, error) {
+	f := &facts{segments: map[mq.SegmentID]segmentFacts{}, named: map[mq.PartitionID]named{}}
+	path := filepath.Join(dir, "facts")
+	_, statErr := os.Stat(path)
+	fresh := errors.Is(statErr, fs.ErrNotExist)
+	if _, err := os.Stat(filepath.Join(dir, "volumes")); err == nil && fresh {
+		return nil, fmt.Errorf("%w: %s is missing beside volumes", ErrFactsDamaged, path)
+	}
+	log, holes, _, err := openFramelog(path, f.replay)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFactsDamaged, err)
+	}
+	f.log = log
+	switch {
+	case holes > 0:
+		err = fmt.Errorf("%w: %d damaged places in %s", ErrFactsDamaged, holes, path)
+	case f.store == "" && !fresh && dirHolds(filepath.Join(dir, "volumes")):
+		err = fmt.Errorf("%w: %s names no store", ErrFactsDamaged, path)
+	case f.store == "":
+		var id [16]byte
+		rand.Read(id[:])
+		err = f.record(fact{Store: mq.StoreID(hex.EncodeToString(id[:]))}, fact{Boot: 1})
+	default:
+		err = f.record(fact{Boot: f.boot + 1})
+	}
+	if err != nil {
+		log.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// dirHolds says whether a directory has anything in it.
+func dirHolds(dir string) bool {
+	names, err := os.ReadDir(dir)
+	return err == nil && len(names) > 0
+}
+
+func (f *facts) replay(body []byte) error {
+	var list []fact
+	if err := json.Unmarshal(body, &list); err != nil {
+		return fmt.Errorf("a frame is intact but not a list of facts: %w", err)
+	}
+	for _, c := range list {
+		f.apply(c)
+	}
+	return nil
+}
+
+func (f *facts) apply(c fact) {
+	switch {
+	case c.Store != "":
+		f.store = c.Store
+	case c.Cluster != "":
+		f.cluster = c.Cluster
+	case c.Boot != 0:
+		f.boot = max(f.boot, c.Boot)
+	case c.Create != nil:
+		s := segmentFacts{segment: *c.Create, gen: c.Gen, first: c.First, seal: c.Create.Sealed}
+		if c.Create.Sealed {
+			end := c.Create.End
+			s.end = &end
+		}
+		f.segments[c.Create.ID] = s
+		f.gen = max(f.gen, c.Gen)
+	case c.Seal != 0:
+		if s, ok := f.segments[c.Seal]; ok {
+			s.seal = true
+			f.segments[c.Seal] = s
+		}
+	case c.End != nil:
+		if s, ok := f.segments[c.ID]; ok {
+			s.seal, s.end = true, c.End
+			f.segments[c.ID] = s
+		}
+	case c.Remove != 0:
+		delete(f.segments, c.Remove)
+	case c.Partition != nil:
+		if n := (named{c.Number, c.Revision}); f.named[*c.Partition].less(n) {
+			f.named[*c.Partition] = n
+		}
+	}
+}
+
+// less orders by number, then by revision.
+func (n named) less(o named) bool {
+	return n.number < o.number || n.number == o.number && n.revision < o.revision
+}
+
+// record makes facts durable with one sync and applies them; all or none survive a crash.
+func (f *facts) record(list ...fact) error {
+	end, err := f.write(list...)
+	if err != nil {
+		return err
+	}
+	return f.log.sync(end)
+}
+
+// write is record without the sync, for callers that order facts under a lock and sync outside of it.
+func (f *facts) write(list ...fact) (end int64, err error) {
+	body, err := json.Marshal(list)
+	if err != nil {
+		return 0, fmt.Errorf("store: facts: %w", err)
+	}
+	if len(body) > maxFrame {
+		return 0, fmt.Errorf("store: %d facts at once are too many", len(list))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	end, err = f.log.write(appendFrame(nil, body))
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range list {
+		f.apply(c)
+	}
+	return end, nil
+}
+
+// tidy writes the file anew when most of it is history.
+func (f *facts) tidy() error {
+	if f.log.size() < factsRewriteBytes {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	content := f.content()
+	if f.log.size() < factsRewriteBytes+4*int64(len(content)) {
+		return nil
+	}
+	return f.log.rewrite(func() []byte { return content })
+}
+
+// content is the frames that say everything that still holds.
+func (f *facts) content() []byte {
+	list := []fact{{Store: f.store}, {Boot: f.boot}}
+	if f.cluster != "" {
+		list = append(list, fact{Cluster: f.cluster})
+	}
+	for id, s := range f.segments {
+		segment := s.segment
+		list = append(list, fact{Create: &segment, Gen: s.gen, First: s.first})
+		if s.seal {
+			list = append(list, fact{Seal: id})
+		}
+		if s.end != nil {
+			list = append(list, fact{ID: id, End: s.end})
+		}
+	}
+	for p, n := range f.named {
+		list = append(list, fact{Partition: &p, Number: n.number, Revision: n.revision})
+	}
+	var frames []byte
+	const perFrame = 1024
+	for len(list) > 0 {
+		n := min(perFrame, len(list))
+		body, err := json.Marshal(list[:n])
+		if err != nil {
+			// Not possible with these types; an empty frame list would lose facts.
+			panic("store: facts do not encode: " + err.Error())
+		}
+		frames = appendFrame(frames, body)
+		list = list[n:]
+	}
+	return frames
+}

@@ -1,0 +1,177 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// mark is a line of the ledger: up to tail, the segment's count entries were synced. sum is the sum of
+// their CRCs (entrySum), the running CRC of the design in a form from which entries can be taken away.
+type mark struct {
+	segment mq.SegmentID
+	gen     uint64
+	tail    mq.Position
+	count   uint64
+	sum     uint64
+	seal    bool // written at a seal
+	removed bool // the segment is gone; only in the file
+}
+
+// ledger stands beside the volumes because Badger can lose synced entries without saying so: on opening,
+// a segment that is shorter than its mark is damaged, and what is broken beyond it was torn.
+type ledger struct {
+	log *framelog
+
+	mu    sync.Mutex // orders collecting marks and writing them; taken before Store.mu
+	marks map[mq.SegmentID]mark
+}
+
+// ledgerRewriteBytes is how large the file may get beyond four times its content before it is written anew.
+const ledgerRewriteBytes = 1 << 20
+
+// openLedger reads the marks. Damage never stops a start (museum 9): a torn end is cut, a hole loses
+// marks, and holes says that some were lost.
+func openLedger(dir string) (l *ledger, holes int, err error) {
+	l = &ledger{marks: map[mq.SegmentID]mark{}}
+	bad := 0
+	l.log, holes, _, err = openFramelog(filepath.Join(dir, "ledger"), func(body []byte) error {
+		marks, err := parseMarks(body)
+		if err != nil {
+			bad++
+			return nil
+		}
+		for _, m := range marks {
+			l.apply(m)
+		}
+		return nil
+	})
+	return l, holes + bad, err
+}
+
+func (l *ledger) apply(m mark) {
+	if m.removed {
+		delete(l.marks, m.segment)
+		return
+	}
+	l.marks[m.segment] = m
+}
+
+// record writes the marks that collect returns and syncs them. Marks get into the file in the order in
+// which they were collected, so a later one is never overtaken by an earlier one.
+func (l *ledger) record(collect func() []mark) error {
+	l.mu.Lock()
+	marks := collect()
+	if len(marks) == 0 {
+		l.mu.Unlock()
+		return nil
+	}
+	end, err := l.log.write(appendMarkFrames(nil, marks))
+	if err == nil {
+		for _, m := range marks {
+			l.apply(m)
+		}
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return l.log.sync(end)
+}
+
+// tidy writes the file anew when most of it is history.
+func (l *ledger) tidy() error {
+	if l.log.size() < ledgerRewriteBytes {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	frames := l.content()
+	if l.log.size() < ledgerRewriteBytes+4*int64(len(frames)) {
+		return nil
+	}
+	return l.log.rewrite(func() []byte { return frames })
+}
+
+func (l *ledger) content() []byte {
+	marks := make([]mark, 0, len(l.marks))
+	for _, m := range l.marks {
+		marks = append(marks, m)
+	}
+	return appendMarkFrames(nil, marks)
+}
+
+const (
+	markVersion = 1
+	flagSeal    = 1 << 0
+	flagRemoved = 1 << 1
+	// markLeast is the fewest bytes that a mark takes.
+	markLeast = 1 + 1 + 1 + 2 + 1 + 8
+)
+
+// appendMarkFrames appends marks in frames of at most 4096, far below maxFrame.
+func appendMarkFrames(b []byte, marks []mark) []byte {
+	const perFrame = 4096
+	for len(marks) > 0 {
+		n := min(perFrame, len(marks))
+		b = appendFrame(b, appendMarks(nil, marks[:n]))
+		marks = marks[n:]
+	}
+	return b
+}
+
+func appendMarks(b []byte, marks []mark) []byte {
+	b = append(b, markVersion)
+	b = binary.AppendUvarint(b, uint64(len(marks)))
+	for _, m := range marks {
+		var flags byte
+		if m.seal {
+			flags |= flagSeal
+		}
+		if m.removed {
+			flags |= flagRemoved
+		}
+		b = append(b, flags)
+		b = binary.AppendUvarint(b, uint64(m.segment))
+		b = binary.AppendUvarint(b, m.gen)
+		b = mq.AppendPosition(b, m.tail)
+		b = binary.AppendUvarint(b, m.count)
+		b = binary.BigEndian.AppendUint64(b, m.sum)
+	}
+	return b
+}
+
+// parseMarks reads what appendMarks wrote.
+func parseMarks(b []byte) ([]mark, error) {
+	r := mq.NewReader(b)
+	if v := r.Byte(); v != markVersion {
+		return nil, fmt.Errorf("store: ledger version %d is not known", v)
+	}
+	n := r.Count(markLeast)
+	marks := make([]mark, 0, n)
+	for range n {
+		flags := r.Byte()
+		marks = append(marks, mark{
+			segment: mq.SegmentID(r.Uvarint()),
+			gen:     r.Uvarint(),
+			tail:    r.Position(),
+			count:   r.Uvarint(),
+			sum:     r.Fixed64(),
+			seal:    flags&flagSeal != 0,
+			removed: flags&flagRemoved != 0,
+		})
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	if r.Len() != 0 {
+		return nil, fmt.Errorf("store: %d bytes behind the marks", r.Len())
+	}
+	return marks, nil
+}
+
+// entrySum is an entry's share of a segment's sum: its CRC, which covers its position too.
+func entrySum(data []byte) uint64 { return uint64(binary.BigEndian.Uint32(data[1:])) }

@@ -1,0 +1,254 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// recovery finds the volumes and puts the segments together from what is in them, at opening, before any
+// goroutine runs.
+//
+// Volumes with a list were closed in order: the list says what is in them. The others (the active one,
+// after a crash perhaps one or two more) are made durable and their keys are read. Then every segment is
+// compared with its mark in the ledger, see settle.go.
+type recovery struct {
+	s     *Store
+	lists map[uint32]*volumeList
+	found map[uint64][]*found // by the segment's generation
+	// unlisted are the volumes that were read, ascending; seen is what has keys in each.
+	unlisted []*volume
+	lost     bool // a volume could not be opened
+	damaged  int
+}
+
+func recoverVolumes(s *Store, holes int) error {
+	r := &recovery{s: s, lists: map[uint32]*volumeList{}, found: map[uint64][]*found{}}
+	numbers, err := r.tidyDirectory()
+	if err != nil {
+		return err
+	}
+	for id, f := range s.facts.segments {
+		s.segments[id] = newSegment(f)
+	}
+	r.pruneMarks(holes)
+	for _, n := range numbers {
+		if err := r.openVolume(n); err != nil {
+			return err
+		}
+	}
+	if err := r.settleAll(); err != nil {
+		return err
+	}
+	if err := r.chooseActive(); err != nil {
+		return err
+	}
+	if holes > 0 {
+		// Written anew, so that the same damage is not reported at every start.
+		return s.ledger.log.rewrite(s.ledger.content)
+	}
+	return nil
+}
+
+// tidyDirectory removes what a crash left half-way and returns the numbers of the volumes that are there.
+func (r *recovery) tidyDirectory() ([]uint32, error) {
+	s := r.s
+	entries, err := os.ReadDir(s.root)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	dirs, lists := map[uint32]bool{}, []uint32{}
+	for _, e := range entries {
+		name := e.Name()
+		base, ext, _ := strings.Cut(name, ".")
+		n, ok := parseVolumeName(base)
+		if !ok {
+			s.log.Warn("a file that is not the store's lies among the volumes", "name", name)
+			continue
+		}
+		s.number = max(s.number, n)
+		switch ext {
+		case "":
+			dirs[n] = true
+		case "list":
+			lists = append(lists, n)
+		case "tmp", "dead", "list.tmp":
+			if err := os.RemoveAll(filepath.Join(s.root, name)); err != nil {
+				return nil, fmt.Errorf("store: %w", err)
+			}
+		case "broken":
+			s.log.Warn("a volume that could not be opened lies here; remove it when its segments are whole again", "name", name)
+		}
+	}
+	if err := r.readLists(lists, dirs); err != nil {
+		return nil, err
+	}
+	numbers := make([]uint32, 0, len(dirs))
+	for n := range dirs {
+		numbers = append(numbers, n)
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// readLists reads the lists, and finishes or forgets the compaction that a crash interrupted.
+func (r *recovery) readLists(numbers []uint32, dirs map[uint32]bool) error {
+	s := r.s
+	for _, n := range numbers {
+		l, err := readList(s.root, n)
+		if err != nil {
+			s.log.Warn("a volume's list is damaged; the volume is read instead", "volume", n, "error", err)
+			continue
+		}
+		if dirs[n] {
+			r.lists[n] = l
+			continue
+		}
+		if !slices.ContainsFunc(l.Replaces, func(old uint32) bool { return dirs[old] }) {
+			s.log.Error("a volume is missing", "volume", n)
+			r.lost = true
+		}
+		if err := removeIfThere(listPath(s.root, n)); err != nil {
+			return err
+		}
+	}
+	for _, l := range r.lists {
+		for _, old := range l.Replaces {
+			if !dirs[old] {
+				continue
+			}
+			if err := newVolume(s.root, old, s.log, &s.metrics.badgerErrors).remove(); err != nil {
+				return err
+			}
+			delete(dirs, old)
+			delete(r.lists, old)
+		}
+	}
+	return nil
+}
+
+// pruneMarks forgets marks of other segments, and reports a ledger that lost some.
+func (r *recovery) pruneMarks(holes int) {
+	s := r.s
+	for id, m := range s.ledger.marks {
+		g := s.segments[id]
+		switch {
+		case g == nil || g.facts.gen != m.gen:
+			delete(s.ledger.marks, id)
+		case m.seal && !g.facts.seal:
+			// The facts lost their last line; the ledger's copy of the flag stands in.
+			s.log.Error("a seal flag was restored from the ledger", "segment", id)
+			g.facts.seal = true
+		}
+	}
+	if holes > 0 {
+		s.metrics.marksLost.Add(float64(holes))
+		s.log.Error("the ledger is damaged: marks were lost, damage to entries they covered may show as torn", "places", holes)
+	}
+}
+
+// openVolume takes a volume in: a closed one by its list, any other by reading its keys. One that can't
+// be opened is set aside under another name; what it held is then missed by the ledger.
+func (r *recovery) openVolume(n uint32) error {
+	s := r.s
+	v := newVolume(s.root, n, s.log, &s.metrics.badgerErrors)
+	l := r.lists[n]
+	if l != nil && !l.Active {
+		v.rolled, v.listed, v.bytes = true, true, l.Bytes
+		s.volumes[n] = v
+		r.takeList(v, l)
+		return nil
+	}
+	err := v.openForWriting()
+	if err == nil {
+		// From here on its list, if it has one, is not true any more: entries will be added.
+		err = errors.Join(removeIfThere(listPath(s.root, n)), syncDir(s.root))
+		s.volumes[n] = v
+		r.unlisted = append(r.unlisted, v)
+		if err == nil {
+			err = r.scanKeys(v, l)
+		}
+	}
+	if err == nil || !errors.Is(err, ErrDamaged) {
+		return err
+	}
+	s.log.Error("a volume can't be opened and is set aside; its segments are damaged", "volume", n, "error", err)
+	r.lost = true
+	return r.setAside(v, err)
+}
+
+func (r *recovery) setAside(v *volume, cause error) error {
+	s := r.s
+	delete(s.volumes, v.number)
+	r.unlisted = slices.DeleteFunc(r.unlisted, func(u *volume) bool { return u == v })
+	for gen, list := range r.found {
+		r.found[gen] = slices.DeleteFunc(list, func(f *found) bool { return f.vol == v })
+	}
+	if err := v.close(); err != nil {
+		s.log.Warn("closing a broken volume", "volume", v.number, "error", err)
+	}
+	if err := os.Rename(v.dir, v.dir+".broken"); err != nil {
+		return errors.Join(cause, fmt.Errorf("store: %w", err))
+	}
+	return errors.Join(removeIfThere(listPath(s.root, v.number)), syncDir(s.root))
+}
+
+// takeList takes the parts of segments that still exist.
+func (r *recovery) takeList(v *volume, l *volumeList) {
+	for i := range l.Parts {
+		p := &l.Parts[i]
+		g := r.s.segments[p.Segment]
+		if g == nil || g.facts.gen != p.Gen {
+			continue
+		}
+		r.found[p.Gen] = append(r.found[p.Gen], &found{part: *p.part(v), known: true})
+	}
+}
+
+// chooseActive makes the last unlisted volume with room the active one. After damage a new one is made:
+// files that lost something are not written to again.
+func (r *recovery) chooseActive() error {
+	s := r.s
+	usable := r.unlisted
+	if r.lost || r.damaged > 0 {
+		usable = nil
+	}
+	for _, v := range slices.Backward(usable) {
+		switch {
+		case v.log.err() != nil || v.bytes >= s.cfg.VolumeBytes:
+		case v.bytes > 0:
+			s.active = v
+		case s.active == nil:
+			s.next = v // an empty one that was opened ahead; the lowest such is kept
+		}
+		if s.active != nil {
+			break
+		}
+	}
+	if s.active == nil {
+		s.active, s.next = s.next, nil
+	}
+	if s.active == nil {
+		v := s.newVolumeLocked()
+		if err := v.openForWriting(); err != nil {
+			return err
+		}
+		s.volumes[v.number] = v
+		s.active = v
+	}
+	for _, v := range r.unlisted {
+		v.rolled = v != s.active && v != s.next
+		v.log.forget()
+	}
+	for id, g := range s.segments {
+		for _, p := range g.parts {
+			if p.vol == s.active {
+				s.activeParts[id] = p
+			}
+		}
+	}
+	return r.noteSeen()
+}

@@ -1,0 +1,143 @@
+package store
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// segment is this node's replica of a segment. Guarded by Store.mu; the committer and the holder of
+// Store.admin change it.
+type segment struct {
+	facts segmentFacts
+
+	tail      mq.Position
+	last      mq.Position // At of the last entry, if count > 0
+	lastStamp int64
+	count     uint64
+	bytes     int64
+	sum       uint64 // of the entries' CRCs, see entrySum
+	parts     []*part
+	damaged   bool
+	// absent is set at once when the segment is removed, so that entries on their way are refused.
+	absent bool
+}
+
+// part is the run of a segment's entries that is in one volume. Parts of a segment are in journal order:
+// each begins where the one before ends.
+type part struct {
+	vol                   *volume
+	first, last, next     mq.Position
+	count                 uint64
+	bytes                 int64
+	sum                   uint64
+	firstStamp, lastStamp int64
+}
+
+// SegmentInfo is what the store knows of a replica.
+type SegmentInfo struct {
+	// Segment is the creation record.
+	Segment mq.Segment
+	// Tail is the position that the next entry would get: everything before it is synced.
+	Tail mq.Position
+	// Count and Bytes are of the entries (encoded).
+	Count uint64
+	Bytes int64
+	// SealFlag says that the segment takes no entries but copies up to End.
+	SealFlag bool
+	// End is the decided end, nil while it is not known.
+	End *mq.Position
+	// Damaged says that synced entries are missing or broken. The prefix up to Tail is intact as far as
+	// known; the replica must not be taken for one that ends there.
+	Damaged bool
+	// Last is the At of the last entry and LastStamp its stamp; zero when Count is 0.
+	Last      mq.Position
+	LastStamp int64
+}
+
+func newSegment(f segmentFacts) *segment {
+	return &segment{facts: f, tail: f.segment.Base}
+}
+
+func (g *segment) info() SegmentInfo {
+	i := SegmentInfo{
+		Segment: g.facts.segment, Tail: g.tail, Count: g.count, Bytes: g.bytes,
+		SealFlag: g.facts.seal, Damaged: g.damaged, Last: g.last, LastStamp: g.lastStamp,
+	}
+	if g.facts.end != nil {
+		end := *g.facts.end
+		i.End = &end
+	}
+	return i
+}
+
+// mark is the segment's line for the ledger.
+func (g *segment) mark() mark {
+	return mark{segment: g.facts.segment.ID, gen: g.facts.gen, tail: g.tail, count: g.count, sum: g.sum, seal: g.facts.seal}
+}
+
+// add puts an entry at the end of the part.
+func (p *part) add(e *mq.Entry, size int, sum uint64) {
+	if p.count == 0 {
+		p.first, p.firstStamp = e.At, e.Stamp
+	}
+	p.last, p.next, p.lastStamp = e.At, e.Next(), e.Stamp
+	p.count++
+	p.bytes += int64(size)
+	p.sum += sum
+}
+
+// recount makes the segment's totals those of its parts.
+func (g *segment) recount() {
+	g.tail, g.last, g.lastStamp = g.facts.segment.Base, mq.Position{}, 0
+	g.count, g.bytes, g.sum = 0, 0, 0
+	for _, p := range g.parts {
+		g.tail, g.last, g.lastStamp = p.next, p.last, p.lastStamp
+		g.count += p.count
+		g.bytes += p.bytes
+		g.sum += p.sum
+	}
+}
+
+// check says what is wrong with the segment's own account, for tests and after recovery.
+func (g *segment) check() error {
+	tail, count := g.facts.segment.Base, uint64(0)
+	for _, p := range g.parts {
+		if p.first != tail || p.last.Before(p.first) || !p.last.Before(p.next) || p.count == 0 {
+			return fmt.Errorf("store: %s: part %s..%s of volume %d does not follow %s", &g.facts.segment, p.first, p.next, p.vol.number, tail)
+		}
+		tail, count = p.next, count+p.count
+	}
+	if tail != g.tail || count != g.count {
+		return fmt.Errorf("store: %s: tail %s count %d, but the parts end at %s with %d", &g.facts.segment, g.tail, g.count, tail, count)
+	}
+	return nil
+}
+
+// partAt is the index of the part that holds or follows pos; len(parts) when pos is at or beyond the tail.
+func (g *segment) partAt(pos mq.Position) int {
+	return sort.Search(len(g.parts), func(i int) bool { return pos.Before(g.parts[i].next) })
+}
+
+// Segments lists all replicas, damaged and empty ones too, in no order.
+func (s *Store) Segments() []SegmentInfo {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	list := make([]SegmentInfo, 0, len(s.segments))
+	for _, g := range s.segments {
+		list = append(list, g.info())
+	}
+	return list
+}
+
+// Segment looks one replica up; false means that the store does not know it, which is not the same as empty.
+func (s *Store) Segment(id mq.SegmentID) (SegmentInfo, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	g, ok := s.segments[id]
+	if !ok {
+		return SegmentInfo{}, false
+	}
+	return g.info(), true
+}

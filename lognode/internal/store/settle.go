@@ -1,0 +1,240 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// settleAll decides every segment's tail.
+func (r *recovery) settleAll() error {
+	for _, g := range r.s.segments {
+		if err := r.settle(g, r.found[g.facts.gen]); err != nil {
+			return err
+		}
+		for _, p := range g.parts {
+			p.vol.parts++
+			p.vol.live += p.bytes
+		}
+		if g.damaged {
+			r.damaged++
+			r.s.metrics.damaged.Inc()
+			r.s.log.Error("segment is damaged: it is shorter than the ledger says, or has a hole",
+				"segment", g.facts.segment.ID, "intact", g.tail, "ledger", r.s.ledger.marks[g.facts.segment.ID].tail)
+		} else if m, ok := r.s.ledger.marks[g.facts.segment.ID]; !ok && g.count > 0 || ok && m.tail != g.tail {
+			r.s.moved[g.facts.segment.ID] = struct{}{}
+		}
+	}
+	return nil
+}
+
+// settler works one segment out.
+type settler struct {
+	r     *recovery
+	g     *segment
+	found []*found
+	mark  mark // zero when there is none
+	// tail, prev and have are the walk's place: where the next entry belongs and which it must name.
+	tail, prev mq.Position
+	have       bool
+	parts      []*part
+}
+
+// settle puts a segment together from its runs. Below the ledger's mark it trusts the count of the keys;
+// beyond it every value is read. What is broken beyond the mark was torn and is cut, unless something
+// intact lies behind it: that is a hole. A hole, and anything shorter than the mark, is damage.
+func (r *recovery) settle(g *segment, runs []*found) error {
+	slices.SortFunc(runs, func(a, b *found) int { return a.first.Compare(b.first) })
+	w := &settler{r: r, g: g, found: runs, mark: r.s.ledger.marks[g.facts.segment.ID], tail: g.facts.segment.Base}
+	if end := g.facts.end; end != nil {
+		w.dropBeyond(*end)
+	}
+	err := w.trust()
+	if err != nil {
+		w.reset()
+	}
+	intact, err := w.walk()
+	if err != nil {
+		return err
+	}
+	g.parts = w.parts
+	g.recount()
+	if g.tail.Before(w.expected()) {
+		g.damaged = true
+		return nil
+	}
+	if intact {
+		return nil
+	}
+	return w.cutTorn()
+}
+
+// expected is how far the ledger says the segment was synced; a decided end takes nothing but what is
+// beyond it.
+func (w *settler) expected() mq.Position {
+	if end := w.g.facts.end; end != nil && end.Before(w.mark.tail) {
+		return *end
+	}
+	return w.mark.tail
+}
+
+// dropBeyond leaves out runs and entries beyond a decided end. They are invisible from now on.
+func (w *settler) dropBeyond(end mq.Position) {
+	w.found = slices.DeleteFunc(w.found, func(f *found) bool { return !f.first.Before(end) })
+	for _, f := range w.found {
+		if f.known && end.Before(f.next) {
+			f.known = false // counted anew by the walk
+		}
+	}
+}
+
+func (w *settler) reset() {
+	w.tail, w.prev, w.have, w.parts = w.g.facts.segment.Base, mq.Position{}, false, nil
+}
+
+// errDistrust says that the mark and the keys don't agree: the segment is walked from its base.
+var errDistrust = errors.New("store: keys and mark differ")
+
+// trust takes the entries below the mark by their keys' count, if that agrees with the mark.
+func (w *settler) trust() error {
+	m := w.mark
+	end := w.g.facts.end
+	if m.count == 0 {
+		return nil
+	}
+	if end != nil && end.Before(m.tail) {
+		return errDistrust
+	}
+	var count, sum uint64
+	var unknown []*found
+	for _, f := range w.found {
+		if !f.first.Before(m.tail) {
+			break
+		}
+		if f.known {
+			if m.tail.Before(f.next) {
+				f.known = false // the mark lies within: what is beyond it is walked
+			} else if err := w.checkKeys(f); err != nil {
+				return err
+			} else {
+				count, sum = count+f.count, sum+f.sum
+				continue
+			}
+		}
+		below, err := countBelow(f, w.g.facts.segment.ID, m.tail)
+		if err != nil {
+			return err
+		}
+		count += below.count
+		unknown = append(unknown, below)
+	}
+	if count != m.count || len(unknown) > 1 {
+		return errDistrust // two unlisted volumes share the sum: only after a crash right behind a roll
+	}
+	if len(unknown) == 1 {
+		unknown[0].sum = m.sum - sum
+	} else if sum != m.sum {
+		return errDistrust
+	}
+	return w.takeBelow(unknown)
+}
+
+// takeBelow makes the parts of what lies below the mark.
+func (w *settler) takeBelow(unknown []*found) error {
+	m := w.mark
+	below := slices.DeleteFunc(slices.Clone(w.found), func(f *found) bool { return !f.first.Before(m.tail) })
+	for i, f := range below {
+		p := f.part
+		next := m.tail
+		if i+1 < len(below) {
+			next = below[i+1].first
+		}
+		if !f.known {
+			p = unknown[0].part
+			p.next = next
+			if err := w.stamps(&p); err != nil {
+				return err
+			}
+		}
+		if p.first != w.tail || p.next != next {
+			return errDistrust
+		}
+		w.tail, w.prev, w.have = p.next, p.last, true
+		w.parts = append(w.parts, &p)
+	}
+	if w.tail != m.tail {
+		return errDistrust
+	}
+	return nil
+}
+
+// checkKeys counts the keys of a listed part of an open segment. Segments with a decided end that are whole
+// are taken at the list's word; reads check them.
+func (w *settler) checkKeys(f *found) error {
+	if end := w.g.facts.end; end != nil && *end == w.mark.tail || !f.vol.listed {
+		return nil // scanKeys has just compared the keys of an unlisted volume
+	}
+	counted, err := countBelow(f, w.g.facts.segment.ID, f.next)
+	if err != nil || counted.count != f.count || counted.last != f.last {
+		return errDistrust
+	}
+	return nil
+}
+
+// countBelow counts the keys of a run before a position, and their bytes.
+func countBelow(f *found, id mq.SegmentID, before mq.Position) (*found, error) {
+	if f.last.Before(before) && !f.vol.listed {
+		c := *f // the scan of the keys has counted them
+		return &c, nil
+	}
+	c := &found{part: part{vol: f.vol, first: f.first}}
+	err := f.vol.view(func(txn *badger.Txn) error {
+		it := iterate(txn, id, false)
+		defer it.Close()
+		for it.Seek(entryKey(id, f.first)); it.Valid(); it.Next() {
+			_, at, ok := parseKey(it.Item().Key())
+			if !ok || !at.Before(before) {
+				break
+			}
+			c.last = at
+			c.count++
+			c.bytes += valueBytes(it.Item().ValueSize())
+		}
+		return nil
+	})
+	return c, err
+}
+
+// stamps reads the part's first and last entry: for their stamps, and because the first and the last are
+// what a damaged file loses most often. The last one must end where the part does.
+func (w *settler) stamps(p *part) error {
+	id := w.g.facts.segment.ID
+	return p.vol.view(func(txn *badger.Txn) error {
+		for _, at := range []mq.Position{p.first, p.last} {
+			item, err := txn.Get(entryKey(id, at))
+			if err != nil {
+				return fmt.Errorf("%w: segment %d at %s: %w", ErrDamaged, id, at, err)
+			}
+			err = itemEntry(item, func(e *mq.Entry, _ []byte) error {
+				if at == p.first {
+					p.firstStamp = e.Stamp
+				}
+				if at == p.last {
+					p.lastStamp = e.Stamp
+					if e.Next() != p.next {
+						return errDistrust
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
