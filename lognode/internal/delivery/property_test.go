@@ -1,8 +1,8 @@
 package delivery
 
 import (
+	"maps"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -195,22 +195,16 @@ func (w *world) replays(from *Machine) {
 }
 
 func (w *world) steps() map[string]func(*rapid.T) {
-	anyHeld := func(t *rapid.T) (held, bool) {
-		if len(w.held) == 0 {
-			return held{}, false
-		}
-		return w.held[rapid.IntRange(max(0, len(w.held)-15), len(w.held)-1).Draw(t, "receipt")], true
-	}
 	group := func(t *rapid.T) mq.GroupID {
 		return mq.GroupID(rapid.IntRange(1, len(w.groups)).Draw(t, "group"))
 	}
 	settle := func(t *rapid.T) {
-		if h, ok := anyHeld(t); ok {
+		if h, ok := w.anyHeld(t); ok {
 			w.settleOne(h, rapid.SampledFrom([]Outcome{Ack, Ack, Nack, Reject, Extend}).Draw(t, "outcome"),
 				rapid.SampledFrom([]int64{-1, -1, 0, 3 * sec}).Draw(t, "delay"))
 		}
 	}
-	return map[string]func(*rapid.T){
+	steps := map[string]func(*rapid.T){
 		"publish": func(t *rapid.T) { w.cut(rapid.IntRange(0, 8).Draw(t, "n")) },
 		"group": func(t *rapid.T) {
 			if len(w.groups) < 3 {
@@ -222,31 +216,6 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		},
 		"settle": settle, "settle more": settle, "settle again": settle,
 		"tick": func(t *rapid.T) { w.tick(rapid.Int64Range(0, 6*sec).Draw(t, "d")) },
-		"return": func(t *rapid.T) {
-			if h, ok := anyHeld(t); ok {
-				w.back(func(x held) bool { return x.stream == h.stream && x.delivery == h.delivery })
-				w.m.Return(w.now, h.stream, h.delivery)
-			}
-		},
-		"return one": func(t *rapid.T) {
-			if h, ok := anyHeld(t); ok {
-				w.back(func(x held) bool { return x == h })
-				w.m.Return(w.now, h.stream, h.delivery, h.Offset)
-			}
-		},
-		"confirm": func(t *rapid.T) {
-			if h, ok := anyHeld(t); ok {
-				w.m.Confirm(h.stream, h.delivery)
-				for i := range w.held {
-					w.held[i].confirmed = w.held[i].confirmed || w.held[i].stream == h.stream && w.held[i].delivery == h.delivery
-				}
-			}
-		},
-		"stream gone": func(t *rapid.T) {
-			w.back(func(x held) bool { return x.stream == 2 })
-			w.m.StreamGone(w.now, 2)
-		},
-		"roll":   func(t *rapid.T) { w.segment++; w.m.Lead(w.segment, w.now) },
 		"replay": func(t *rapid.T) { w.replays(New(part)) },
 		"checkpoint": func(t *rapid.T) {
 			// As of a moment at which decisions are applied that no entry holds yet: replaying them changes nothing.
@@ -271,6 +240,45 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		},
 		"": func(t *rapid.T) { w.t = t; w.compare() },
 	}
+	maps.Copy(steps, w.handOverSteps())
+	return steps
+}
+
+func (w *world) anyHeld(t *rapid.T) (held, bool) {
+	if len(w.held) == 0 {
+		return held{}, false
+	}
+	return w.held[rapid.IntRange(max(0, len(w.held)-15), len(w.held)-1).Draw(t, "receipt")], true
+}
+
+func (w *world) handOverSteps() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"return": func(t *rapid.T) {
+			if h, ok := w.anyHeld(t); ok {
+				w.back(func(x held) bool { return x.stream == h.stream && x.delivery == h.delivery })
+				w.m.Return(w.now, h.stream, h.delivery)
+			}
+		},
+		"return one": func(t *rapid.T) {
+			if h, ok := w.anyHeld(t); ok {
+				w.back(func(x held) bool { return x == h })
+				w.m.Return(w.now, h.stream, h.delivery, h.Offset)
+			}
+		},
+		"confirm": func(t *rapid.T) {
+			if h, ok := w.anyHeld(t); ok {
+				w.m.Confirm(h.stream, h.delivery)
+				for i := range w.held {
+					w.held[i].confirmed = w.held[i].confirmed || w.held[i].stream == h.stream && w.held[i].delivery == h.delivery
+				}
+			}
+		},
+		"stream gone": func(t *rapid.T) {
+			w.back(func(x held) bool { return x.stream == 2 })
+			w.m.StreamGone(w.now, 2)
+		},
+		"roll":   func(t *rapid.T) { w.segment++; w.m.Lead(w.segment, w.now) },
+	}
 }
 
 func (w *world) confirmAll() {
@@ -285,72 +293,5 @@ func TestAgainstMaps(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt, t)
 		rt.Repeat(w.steps())
-	})
-}
-
-// With crashes that lose what was written behind, the oracle can't know each state, but nothing acked comes back, fences
-// grow, invariants hold, and the journal replays.
-func TestLossyFailovers(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		j := newJournal(t)
-		j.group(1, func(c *GroupConfig) { c.Settings.MaxInFlight = 10 })
-		j.cut(30)
-		acked, fences := map[uint64]bool{}, map[uint64]fence{}
-		var all []mq.Receipt
-		pending := []uint64{}
-		delivery := uint64(0)
-		rt.Repeat(map[string]func(*rapid.T){
-			"receive": func(t *rapid.T) {
-				delivery++
-				g := j.receive(1, rapid.IntRange(1, 5).Draw(t, "n"), delivery)
-				for _, r := range receipts(g) {
-					f := fence{r.Segment, r.Counter}
-					if acked[r.Offset] || !fences[r.Offset].less(f) {
-						t.Fatalf("offset %d handed out at %v after %v, acked %v", r.Offset, f, fences[r.Offset], acked[r.Offset])
-					}
-					fences[r.Offset] = f
-					all = append(all, r)
-				}
-				if g.MustCommit {
-					j.cut(0)
-				}
-			},
-			"settle": func(t *rapid.T) {
-				if len(all) == 0 {
-					return
-				}
-				r := rapid.SampledFrom(all).Draw(t, "receipt")
-				o := rapid.SampledFrom([]Outcome{Ack, Nack, Extend}).Draw(t, "outcome")
-				res := j.settle(o, r)[0]
-				if o == Ack && res.Code == SettleOK {
-					pending = append(pending, r.Offset)
-				}
-			},
-			"commit": func(t *rapid.T) {
-				j.cut(rapid.IntRange(0, 3).Draw(t, "n"))
-				for _, off := range pending {
-					acked[off] = true
-				}
-				pending = nil
-			},
-			"crash":  func(t *rapid.T) { j.failover(); pending = nil },
-			"tick":   func(t *rapid.T) { j.pass(time.Duration(rapid.Int64Range(0, 12*sec).Draw(t, "d"))) },
-			"drop":   func(t *rapid.T) { j.m.Drop(j.now, uint64(rapid.IntRange(0, 6).Draw(t, "base"))) },
-			"return": func(t *rapid.T) { j.m.StreamGone(j.now, 1) },
-			"": func(t *rapid.T) {
-				if err := j.m.Check(); err != nil {
-					t.Fatalf("invariants: %v", err)
-				}
-				for off := range acked {
-					if s := j.m.groups[1].held(off).State; s != StateAcked {
-						t.Fatalf("offset %d was acked and is %s", off, s)
-					}
-				}
-				entries := append(j.entries[:len(j.entries):len(j.entries)], mq.Entry{At: j.tail, Records: append([]byte(nil), j.m.records...)})
-				if got, want := dump(replay(t, New(part), entries), j.now), dump(j.m, j.now); got != want {
-					t.Fatalf("after replay:\n%s\nthe leader has:\n%s", got, want)
-				}
-			},
-		})
 	})
 }
