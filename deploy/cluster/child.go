@@ -69,7 +69,7 @@ func runChild(kind, file, debug, level string, ready io.WriteCloser) error {
 	run, err := launchHere(ctx, cfg, log, reg)
 	if err != nil {
 		log.Error("the start failed", "err", err)
-		return errors.Join(err, listener.Close(ctx))
+		return errors.Join(err, listener.Close())
 	}
 	if _, err := io.WriteString(ready, "ready\n"); err != nil {
 		return errors.Join(err, run.kill())
@@ -78,7 +78,7 @@ func runChild(kind, file, debug, level string, ready io.WriteCloser) error {
 	<-ctx.Done()
 	draining, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
-	return errors.Join(run.stop(draining), listener.Close(draining))
+	return errors.Join(run.stop(draining), listener.Close())
 }
 
 // readConfig reads what the parent wrote for this child.

@@ -118,7 +118,7 @@ func serve(ctx context.Context, f flags, c *cluster.Cluster, stdout io.Writer) e
 	if err != nil {
 		return err
 	}
-	defer debug.Close(context.WithoutCancel(ctx))
+	defer debug.Close()
 	greet(stdout, f, c.URLs())
 	select {
 	case <-ctx.Done():

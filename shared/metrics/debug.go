@@ -72,14 +72,19 @@ func routes(g prometheus.Gatherer, loopback bool) http.Handler {
 // Addr is where it listens ("127.0.0.1:9191"), empty when it does not.
 func (d *Debug) Addr() string { return d.addr }
 
-// Close waits for requests that are being answered until ctx ends, then cuts them off.
-func (d *Debug) Close(ctx context.Context) error {
+// closeTimeout bounds how long Close waits for requests that are being answered (a profile takes longer).
+const closeTimeout = time.Second
+
+// Close waits a second for requests that are being answered, then cuts them off.
+func (d *Debug) Close() error {
 	if d.server == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
 	err := d.server.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(err, d.server.Close())
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = d.server.Close()
 	}
 	<-d.done
 	return err

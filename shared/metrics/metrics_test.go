@@ -73,7 +73,7 @@ func TestDebugListener(t *testing.T) {
 	if _, err := Serve(d.Addr(), NewRegistry(), slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a second listener on the same address came up")
 	}
-	if err := d.Close(t.Context()); err != nil {
+	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
 	if _, err := http.Get("http://" + d.Addr() + "/livez"); err == nil {
@@ -86,7 +86,7 @@ func TestDebugListenerIsOptional(t *testing.T) {
 	if err != nil || d.Addr() != "" {
 		t.Fatalf("addr %q, err %v", d.Addr(), err)
 	}
-	if err := d.Close(t.Context()); err != nil {
+	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
 }
