@@ -1,0 +1,120 @@
+package coordinator
+
+import (
+	"context"
+	"time"
+
+	"github.com/splashdam/splashdam/coordinator/internal/seal"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// idle is how long the controller sleeps when nothing wakes it and nothing is due.
+const idle = time.Second
+
+// controller is one reign: all that it remembers is a help, and a new one begins without it. One goroutine
+// owns it.
+type controller struct {
+	*Coordinator
+	calls   *seal.Calls
+	cluster string // the cluster's id
+	book    book
+	past    map[mq.PartitionID]seal.History
+	moved   map[mq.PartitionID]int64 // revisions of our own openings that the view may not show yet
+	calm    time.Time                // before it, only restarts are acted upon
+	suspect map[mq.StoreID]bool
+}
+
+// control runs the controller's loops until ctx ends, which is when the lease does.
+func (c *Coordinator) control(ctx context.Context) {
+	c.figures.leads.Set(1)
+	defer c.figures.leads.Set(0)
+	k := &controller{
+		Coordinator: c, calls: seal.NewCalls(), book: newBook(), past: map[mq.PartitionID]seal.History{},
+		moved: map[mq.PartitionID]int64{}, suspect: map[mq.StoreID]bool{},
+		// A new controller may be here because of trouble that also delays the nodes' leases.
+		calm: time.Now().Add(c.cfg.LeaseTTL),
+	}
+	defer k.calls.Close()
+	for !k.prepare(ctx) {
+		if !sleep(ctx, 100*time.Millisecond) {
+			return
+		}
+	}
+	looks := make(chan struct{}, 1)
+	cancel := c.bus.SubscribeLook(func(reason string) {
+		c.figures.looks.Inc()
+		c.log.Debug("asked to look", "reason", reason)
+		select {
+		case looks <- struct{}{}:
+		default:
+		}
+	})
+	defer cancel()
+	changes, unsubscribe := c.view.Subscribe()
+	defer unsubscribe()
+	k.run(ctx, changes, looks)
+}
+
+// prepare makes what the first controller makes, and waits for the view.
+func (k *controller) prepare(ctx context.Context) bool {
+	select {
+	case <-k.view.Ready():
+	case <-ctx.Done():
+		return false
+	}
+	cluster, err := k.store.EnsureCluster(ctx)
+	if err == nil {
+		err = k.store.EnsureReceiptSecret(ctx)
+	}
+	if err != nil {
+		k.log.Warn("the controller can't begin", "err", err)
+		return false
+	}
+	k.cluster = cluster.ID
+	return true
+}
+
+// run looks at the state after every change and request, and when something is due. Requests and idle times
+// also make it ask every node whether it answers: that is quicker than its lease.
+func (k *controller) run(ctx context.Context, changes, looks <-chan struct{}) {
+	pulsed := time.Time{}
+	for ask := true; ctx.Err() == nil; {
+		// Many who see the same trouble ask at once.
+		if now := time.Now(); ask && now.Sub(pulsed) > 100*time.Millisecond {
+			pulsed = now
+			k.pulse(ctx)
+		}
+		k.topics(ctx)
+		more, due := k.partitions(ctx)
+		if more {
+			continue // a full batch: the rest is as urgent
+		}
+		wait := idle
+		if due > 0 {
+			wait = max(5*time.Millisecond, min(idle, time.Until(time.Unix(0, due))))
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-changes:
+			ask = false
+		case <-looks:
+			ask = true
+		case <-timer.C:
+			ask = true
+		}
+		timer.Stop()
+	}
+}
+
+// sleep is false when ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,160 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// etcd is this coordinator's member, in this process.
+type etcd struct {
+	server *embed.Etcd
+	client *clientv3.Client // in process, without a socket
+}
+
+// quota bounds etcd's database; metadata of 10,000 partitions is some tens of MB.
+const quota = 2 << 30
+
+// listenURL is what etcd is told; host names are resolved for listening, because etcd takes only IPs there.
+func listenURL(addr string) (url.URL, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return url.URL{}, err
+	}
+	if net.ParseIP(host) == nil && host != "localhost" {
+		host = "0.0.0.0" // the configuration was checked: only with Insecure
+	}
+	return url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}, nil
+}
+
+func etcdConfig(c *Config, log *slog.Logger) (*embed.Config, error) {
+	e := embed.NewConfig()
+	e.Name, e.Dir = c.Name, filepath.Join(c.Dir, "etcd")
+	peer, err := listenURL(c.EtcdPeer)
+	if err != nil {
+		return nil, err
+	}
+	client, err := listenURL(c.EtcdClient)
+	if err != nil {
+		return nil, err
+	}
+	e.ListenPeerUrls, e.ListenClientUrls = []url.URL{peer}, []url.URL{client}
+	e.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: c.EtcdPeer}}
+	e.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: c.EtcdClient}}
+	members := []string{c.Name + "=http://" + c.EtcdPeer}
+	if len(c.Peers) > 0 {
+		members = nil
+		for _, p := range c.Peers {
+			members = append(members, p.Name+"=http://"+p.EtcdPeer)
+		}
+	}
+	e.InitialCluster = strings.Join(members, ",")
+	e.InitialClusterToken = "splashdam"
+	// "new" also where the data directory has a member already: etcd then goes by its data.
+	e.ClusterState = embed.ClusterStateFlagNew
+	e.TickMs, e.ElectionMs = 100, 1000
+	e.AutoCompactionMode, e.AutoCompactionRetention = "periodic", "1h"
+	e.QuotaBackendBytes = quota
+	e.EnableGRPCGateway = false
+	e.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(&bridge{log: log.With("part", "etcd")}))
+	return e, nil
+}
+
+// startEtcd starts the member and returns when it serves linearizable reads, or ctx ends: with peers that is when
+// a majority is there.
+func startEtcd(ctx context.Context, c *Config, log *slog.Logger) (*etcd, error) {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("coordinator: %w", err)
+	}
+	cfg, err := etcdConfig(c, log)
+	if err != nil {
+		return nil, fmt.Errorf("coordinator: etcd's addresses: %w", err)
+	}
+	server, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("coordinator: starting etcd in %s: %w", cfg.Dir, err)
+	}
+	e := &etcd{server: server}
+	select {
+	case <-server.Server.ReadyNotify():
+	case err := <-server.Err():
+		e.stop()
+		return nil, fmt.Errorf("coordinator: etcd: %w", err)
+	case <-ctx.Done():
+		e.stop()
+		return nil, fmt.Errorf("coordinator: waiting for a majority of etcd's members: %w", ctx.Err())
+	}
+	e.client = v3client.New(server.Server)
+	return e, nil
+}
+
+// stop ends the member in about a second. HardStop first: a graceful stop hands leadership over for several
+// seconds, and an election is quicker.
+func (e *etcd) stop() {
+	if e.client != nil {
+		e.client.Close() // in process: it has no connection that could fail to close
+	}
+	e.server.Server.HardStop()
+	e.server.Close()
+}
+
+// bridge passes etcd's log on to slog: its information as debug, because it says more than anyone reads.
+type bridge struct {
+	log    *slog.Logger
+	fields []zapcore.Field
+}
+
+func level(l zapcore.Level) slog.Level {
+	switch {
+	case l >= zapcore.ErrorLevel:
+		return slog.LevelError
+	case l >= zapcore.WarnLevel:
+		return slog.LevelInfo // slow disks and peers that are away: known otherwise
+	default:
+		return slog.LevelDebug
+	}
+}
+
+// Enabled implements zapcore.Core.
+func (b *bridge) Enabled(l zapcore.Level) bool { return b.log.Enabled(context.Background(), level(l)) }
+
+// With implements zapcore.Core.
+func (b *bridge) With(f []zapcore.Field) zapcore.Core {
+	return &bridge{b.log, append(b.fields[:len(b.fields):len(b.fields)], f...)}
+}
+
+// Check implements zapcore.Core.
+func (b *bridge) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if b.Enabled(e.Level) {
+		return c.AddCore(e, b)
+	}
+	return c
+}
+
+// Write implements zapcore.Core.
+func (b *bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	m := zapcore.NewMapObjectEncoder()
+	for _, f := range append(b.fields[:len(b.fields):len(b.fields)], fields...) {
+		f.AddTo(m)
+	}
+	attrs := make([]slog.Attr, 0, len(m.Fields))
+	for k, v := range m.Fields {
+		attrs = append(attrs, slog.Any(k, v))
+	}
+	b.log.LogAttrs(context.Background(), level(e.Level), e.Message, attrs...)
+	return nil
+}
+
+// Sync implements zapcore.Core.
+func (b *bridge) Sync() error { return nil }

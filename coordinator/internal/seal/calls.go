@@ -1,0 +1,165 @@
+package seal
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/splashdam/splashdam/shared/link"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// Calls makes the control calls to log nodes. Safe for use by many goroutines.
+type Calls struct {
+	mu    sync.Mutex
+	conns map[string]*grpc.ClientConn // by address
+}
+
+// NewCalls makes a Calls without connections; Close ends it.
+func NewCalls() *Calls { return &Calls{conns: map[string]*grpc.ClientConn{}} }
+
+// Close closes all connections; no call may run or follow.
+func (c *Calls) Close() { c.Keep(nil) }
+
+// Keep closes the connections to all other addresses.
+func (c *Calls) Keep(addrs map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for addr, conn := range c.conns {
+		if !addrs[addr] {
+			conn.Close() // it fails only when it is closed already
+			delete(c.conns, addr)
+		}
+	}
+}
+
+func (c *Calls) node(addr string) (mqpb.LogNodeClient, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	conn := c.conns[addr]
+	if conn == nil {
+		var err error
+		conn, err = grpc.NewClient(addr, append(link.DialOptions(),
+			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+			// A node that comes back must be seen within the time of a failover.
+			grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second,
+				Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 300 * time.Millisecond}}))...)
+		if err != nil {
+			return nil, fmt.Errorf("seal: connecting to %s: %w", addr, err)
+		}
+		c.conns[addr] = conn
+	}
+	return mqpb.NewLogNodeClient(conn), nil
+}
+
+// reply is what one node answered to a probe or a seal.
+type reply struct {
+	node   mq.Incarnation
+	states map[mq.SegmentID]Answer
+}
+
+// Probe asks a node what it knows of segments.
+func (c *Calls) Probe(ctx context.Context, addr string, segments []mq.SegmentID) (reply, error) {
+	n, err := c.node(addr)
+	if err != nil {
+		return reply{}, err
+	}
+	r, err := n.Probe(ctx, &mqpb.ProbeRequest{Segments: ids(segments)})
+	if err != nil {
+		return reply{}, err
+	}
+	return answers(r.GetNode(), r.GetSegments()), nil
+}
+
+// Seal makes a node write durable seal flags and answer tails.
+func (c *Calls) Seal(ctx context.Context, addr string, segments []mq.SegmentID, reason string) (reply, error) {
+	n, err := c.node(addr)
+	if err != nil {
+		return reply{}, err
+	}
+	r, err := n.Seal(ctx, &mqpb.SealRequest{Segments: ids(segments), Reason: reason})
+	if err != nil {
+		return reply{}, err
+	}
+	return answers(r.GetNode(), r.GetSegments()), nil
+}
+
+// New is a segment to be made, with the revision of the partition's key that its opening will compare (R5).
+type New struct {
+	Segment  mq.Segment
+	Revision int64
+}
+
+// created is what a node answered to Create: the reason of each segment that it refused.
+type created struct {
+	node    mq.Incarnation
+	made    map[mq.SegmentID]bool
+	refused map[mq.SegmentID]string
+}
+
+// Create makes a node write replicas of new segments durably.
+func (c *Calls) Create(ctx context.Context, addr, cluster string, segments []New) (created, error) {
+	n, err := c.node(addr)
+	if err != nil {
+		return created{}, err
+	}
+	req := &mqpb.CreateRequest{Cluster: cluster}
+	for i := range segments {
+		req.Segments = append(req.Segments, &mqpb.NewSegment{Segment: toProto(&segments[i].Segment), Revision: segments[i].Revision})
+	}
+	r, err := n.Create(ctx, req)
+	if err != nil {
+		return created{}, err
+	}
+	out := created{node: incarnation(r.GetNode()), made: map[mq.SegmentID]bool{}, refused: map[mq.SegmentID]string{}}
+	for _, x := range r.GetResults() {
+		if x.GetOk() {
+			out.made[mq.SegmentID(x.GetSegment())] = true
+		} else {
+			out.refused[mq.SegmentID(x.GetSegment())] = x.GetReason()
+		}
+	}
+	return out, nil
+}
+
+func ids(segments []mq.SegmentID) []uint64 {
+	out := make([]uint64, len(segments))
+	for i, s := range segments {
+		out[i] = uint64(s)
+	}
+	return out
+}
+
+func incarnation(i *mqpb.Incarnation) mq.Incarnation {
+	return mq.Incarnation{Store: mq.StoreID(i.GetStore()), Boot: i.GetBoot()}
+}
+
+func answers(node *mqpb.Incarnation, states []*mqpb.SegmentState) reply {
+	out := reply{node: incarnation(node), states: make(map[mq.SegmentID]Answer, len(states))}
+	for _, s := range states {
+		out.states[mq.SegmentID(s.GetSegment())] = Answer{
+			Node: out.node, Known: s.GetKnown(), Sealed: s.GetSealed(), Leads: s.GetLeads(), Committing: s.GetCommitting(),
+			Tail: mq.Position{Offset: s.GetTail().GetOffset(), Seq: s.GetTail().GetSeq()},
+		}
+	}
+	return out
+}
+
+func toProto(s *mq.Segment) *mqpb.Segment {
+	out := &mqpb.Segment{
+		Id: uint64(s.ID), Number: s.Number, Quorum: int32(s.Quorum),
+		Partition: &mqpb.Partition{Topic: uint64(s.Partition.Topic), Number: s.Partition.Number},
+		Base:      &mqpb.Position{Offset: s.Base.Offset, Seq: s.Base.Seq},
+		Leader:    &mqpb.Incarnation{Store: string(s.Leader.Store), Boot: s.Leader.Boot},
+	}
+	for _, r := range s.Replicas {
+		out.Replicas = append(out.Replicas, &mqpb.Replica{Store: string(r.Store), Node: r.Node})
+	}
+	return out
+}

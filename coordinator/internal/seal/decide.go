@@ -1,0 +1,273 @@
+package seal
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/splashdam/splashdam/coordinator/internal/placement"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// Reason says why a partition's open segment should be sealed and the next one opened.
+type Reason string
+
+// The reasons, the roman numbers of replication.md behind them. None: leave it alone.
+const (
+	None       Reason = ""
+	First      Reason = "first"      // there is no open segment
+	Restarted  Reason = "restarted"  // (i) the leader's incarnation is not the one in /nodes
+	Gone       Reason = "gone"       // (i) the leader's node is not in /nodes
+	Suspected  Reason = "suspected"  // somebody says so, and the leader's node did not answer
+	Flagged    Reason = "flagged"    // (ii) a replica has a seal flag
+	Redundancy Reason = "redundancy" // (iii) a replica is missing and another node could be one
+	Asked      Reason = "asked"      // (iv) the leader asks
+)
+
+const (
+	restFirst = int64(time.Second)      // a segment is left alone that long after its opening,
+	restMost  = int64(60 * time.Second) // doubling up to that for seals without progress
+	degraded  = int64(10 * time.Second) // how long a replica is missing before it is replaced
+	retryMost = int64(2 * time.Second)  // between tries that did not get as far as a new segment
+)
+
+// Cluster is what the controller knows of the nodes at one moment.
+type Cluster struct {
+	Now     int64                   // Unix nanoseconds
+	Alive   map[mq.StoreID]uint64   // boot numbers in /nodes
+	Suspect map[mq.StoreID]bool     // nodes in /nodes that did not answer just now
+	Flagged map[mq.SegmentID]bool   // from reports
+	Asked   map[mq.SegmentID]bool   // from reports
+	Opening map[mq.SegmentID]bool   // from reports
+	Takers  int                     // nodes that can take segments
+	Stormy  bool                    // a new controller, or leases that ended together: one TTL must pass first
+	Moved   map[mq.PartitionID]bool // changed by us, which the view does not show yet
+}
+
+// History is what the controller remembers of a partition; the zero value is "nothing".
+type History struct {
+	Segment  mq.SegmentID // the open segment that the rest is about
+	Opened   int64        // when it was opened, 0 if before this controller's time
+	Idle     int          // seals in a row whose segment was empty
+	Tries    int          // tries in a row that did not open a segment
+	RetryAt  int64        // not before that
+	Degraded int64        // since when a replica is missing, 0 if none is
+}
+
+// Failed is the history after a try that opened nothing.
+func (h History) Failed(now int64) History {
+	h.RetryAt = now + min(int64(100*time.Millisecond)<<min(h.Tries, 8), retryMost)
+	h.Tries++
+	return h
+}
+
+// Moved is the history after the opening of next in place of old (nil for a partition's first segment).
+func (h History) Moved(now int64, old, next *mq.Segment) History {
+	idle := 0
+	if old != nil && old.Base == next.Base {
+		idle = h.Idle + 1
+	}
+	return History{Segment: next.ID, Opened: now, Idle: idle}
+}
+
+// rest is until when the open segment is left alone.
+func (h History) rest() int64 {
+	if h.Opened == 0 {
+		return 0
+	}
+	return h.Opened + min(restFirst<<min(h.Idle, 6), restMost)
+}
+
+// Need is a wish to seal, or None. Everyone: only if every replica answers, because it would be too early
+// otherwise (details.md, Start). Due, if not 0, is when to ask again.
+type Need struct {
+	Reason   Reason
+	Everyone bool
+	Due      int64
+}
+
+// Degraded says whether fewer replicas of the open segment live than could.
+func Degraded(h *mq.Head, c *Cluster) bool {
+	if h.Open == nil {
+		return false
+	}
+	alive := 0
+	for _, r := range h.Open.Replicas {
+		if _, ok := c.Alive[r.Store]; ok {
+			alive++
+		}
+	}
+	return alive < min(h.Replicas, c.Takers)
+}
+
+// Look decides from the state whether a partition needs its next segment.
+func Look(h *mq.Head, c *Cluster, past History) Need {
+	if c.Moved[h.Partition] {
+		return Need{}
+	}
+	reason := reasonFor(h, c, past)
+	if reason == None {
+		if past.Degraded != 0 {
+			return Need{Due: past.Degraded + degraded}
+		}
+		return Need{}
+	}
+	if c.Now < past.RetryAt {
+		return Need{Due: past.RetryAt}
+	}
+	if reason == First {
+		return Need{Reason: First}
+	}
+	early := c.Stormy || past.Segment == h.Open.ID && c.Now < past.rest()
+	if early && reason != Restarted {
+		return Need{Due: max(past.rest(), c.Now+restFirst/4)}
+	}
+	return Need{Reason: reason, Everyone: early}
+}
+
+func reasonFor(h *mq.Head, c *Cluster, past History) Reason {
+	if h.Open == nil {
+		return First
+	}
+	boot, alive := c.Alive[h.Open.Leader.Store]
+	switch {
+	case alive && boot != h.Open.Leader.Boot:
+		return Restarted
+	case !alive:
+		return Gone
+	case c.Suspect[h.Open.Leader.Store]:
+		return Suspected
+	case c.Flagged[h.Open.ID]:
+		return Flagged
+	case c.Asked[h.Open.ID]:
+		return Asked
+	case past.Degraded != 0 && c.Now >= past.Degraded+degraded:
+		return Redundancy
+	}
+	return None
+}
+
+// Answer is what one replica's node said of one segment.
+type Answer struct {
+	Node       mq.Incarnation
+	Known      bool // false is never an empty tail (R3)
+	Tail       mq.Position
+	Sealed     bool
+	Leads      bool
+	Committing bool
+}
+
+// Judge decides after the probe whether to seal: nil is "go on", an error says why not. answers are by
+// store, without the replicas that gave none.
+func Judge(h *mq.Head, need Need, answers map[mq.StoreID]Answer, c *Cluster) error {
+	if c.Takers < h.Quorum {
+		return fmt.Errorf("%d nodes can take the next segment, %d are needed", c.Takers, h.Quorum)
+	}
+	seg := h.Open
+	if seg == nil {
+		return nil
+	}
+	known, flagged := 0, false
+	for _, r := range seg.Replicas {
+		if a, ok := answers[r.Store]; ok && a.Known {
+			known++
+			flagged = flagged || a.Sealed
+		}
+	}
+	if known < seg.SealAnswers() {
+		return fmt.Errorf("%d of %d replicas answer for %s, %d are needed", known, len(seg.Replicas), seg, seg.SealAnswers())
+	}
+	leader, answered := answers[seg.Leader.Store]
+	restarted := answered && leader.Node != seg.Leader
+	if need.Everyone && (known < len(seg.Replicas) || !restarted) {
+		return fmt.Errorf("it is too early unless every replica answers, %d of %d do", known, len(seg.Replicas))
+	}
+	serving := answered && !restarted && leader.Leads && (leader.Committing || c.Opening[seg.ID])
+	if serving && !flagged && (need.Reason == Gone || need.Reason == Suspected) {
+		return fmt.Errorf("the leader of %s answers and commits", seg)
+	}
+	return nil
+}
+
+// End is where a segment ends: the highest tail over all replicas that know the segment and have sealed it.
+// ok is false while fewer than |replicas| - q + 1 have.
+func End(seg *mq.Segment, answers map[mq.StoreID]Answer) (end mq.Position, ok bool) {
+	n := 0
+	end = seg.Base
+	for _, r := range seg.Replicas {
+		a, answered := answers[r.Store]
+		// A tail before the base is not a tail of this segment.
+		if !answered || !a.Known || !a.Sealed || a.Tail.Before(seg.Base) {
+			continue
+		}
+		n++
+		if end.Before(a.Tail) {
+			end = a.Tail
+		}
+	}
+	return end, n >= seg.SealAnswers()
+}
+
+// atEnd are the stores whose tail is the end.
+func atEnd(seg *mq.Segment, end mq.Position, answers map[mq.StoreID]Answer) []mq.StoreID {
+	var out []mq.StoreID
+	for _, r := range seg.Replicas {
+		if a, ok := answers[r.Store]; ok && a.Known && a.Sealed && a.Tail == end {
+			out = append(out, r.Store)
+		}
+	}
+	return out
+}
+
+// Taker is a node that answered just now under the incarnation that /nodes has.
+type Taker struct {
+	placement.Node
+	Incarnation mq.Incarnation
+}
+
+// Plan is the next segment of a partition, without an id yet, after the open one ended at end (ignored when there is
+// none). ok is false if too few takers are left.
+func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []Taker) (next mq.Segment, chosen placement.Choice, ok bool) {
+	r := placement.Request{Partition: h.Partition, Replicas: h.Replicas, Quorum: h.Quorum}
+	for _, t := range takers {
+		r.Nodes = append(r.Nodes, t.Node)
+	}
+	next = mq.Segment{Partition: h.Partition, Number: max(1, h.Next), Quorum: h.Quorum}
+	if h.Last != nil {
+		next.Base = h.Last.End
+	}
+	if h.Open != nil {
+		next.Base = end
+		r.AtEnd = atEnd(h.Open, end, answers)
+		if len(r.AtEnd) == 0 {
+			return next, nil, false
+		}
+		for _, x := range h.Open.Replicas {
+			r.Old = append(r.Old, x.Store)
+		}
+		if a, ok := answers[h.Open.Leader.Store]; ok && a.Node == h.Open.Leader {
+			r.Keep = h.Open.Leader.Store // a live leader keeps its state over a roll
+		}
+	}
+	chosen = placement.Choose(r)
+	if chosen == nil {
+		return next, nil, false
+	}
+	next.Leader = takers[chosen[0]].Incarnation
+	for _, i := range chosen {
+		next.Replicas = append(next.Replicas, mq.Replica{Store: takers[i].Store, Node: takers[i].Name})
+	}
+	return next, chosen, true
+}
+
+// Chain is the head in which next follows the open segment, ended at end. An empty segment is replaced, not
+// chained. displaced is the former last segment if another one took its place: it needs a key of its own.
+func Chain(h mq.Head, end mq.Position, next mq.Segment) (head mq.Head, displaced *mq.Segment) {
+	head = h
+	if h.Open != nil && h.Open.Base != end {
+		sealed := *h.Open
+		sealed.Sealed, sealed.End = true, end
+		head.Last, displaced = &sealed, h.Last
+	}
+	head.Open, head.Next = &next, next.Number+1
+	return head, displaced
+}

@@ -1,0 +1,44 @@
+package coordinator
+
+import (
+	"context"
+
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// topics makes the partitions that topics want, and removes the keys of deleted topics.
+func (k *controller) topics(ctx context.Context) {
+	for _, t := range k.view.Topics() {
+		have := uint32(len(k.view.Heads(t.ID)))
+		if have >= t.Settings.Partitions {
+			continue
+		}
+		replicas, quorum := t.Settings.Replicas, t.Settings.Quorum
+		if have > 0 && replicas == 0 { // as the first partition: it was fixed when the topic was made
+			h := k.view.Heads(t.ID)[0]
+			replicas, quorum = h.Replicas, h.Quorum
+		}
+		if replicas == 0 {
+			replicas, quorum = meta.DefaultRedundancy(len(k.view.Nodes()))
+		}
+		if quorum == 0 && replicas > 0 {
+			quorum = replicas/2 + 1
+		}
+		if replicas == 0 {
+			continue // no node yet
+		}
+		err := k.store.CreatePartitions(ctx, t.ID, have, t.Settings.Partitions, replicas, quorum)
+		if err != nil && !mqerr.Is(err, mqerr.TopicNotFound) && ctx.Err() == nil {
+			k.log.Warn("making partitions; it will be tried again", "topic", t.Name, "err", err)
+		}
+	}
+	for _, t := range k.view.DeletedTopics() {
+		if len(k.view.Heads(t.ID)) == 0 && len(k.view.Groups(t.ID)) == 0 {
+			continue
+		}
+		if err := k.store.ForgetTopic(ctx, t.ID); err != nil && ctx.Err() == nil {
+			k.log.Warn("removing the keys of a deleted topic; it will be tried again", "topic", t.Name, "err", err)
+		}
+	}
+}
