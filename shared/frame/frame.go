@@ -146,7 +146,7 @@ func (f *Ready) Parse(b []byte) error {
 	return r.Err()
 }
 
-// Counts says how many messages are ready, in the order of the question.
+// Counts says how many messages are ready, for each pair of the question once, in any order.
 type Counts struct {
 	Ready []ReadyCount
 }

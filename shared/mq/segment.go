@@ -22,9 +22,9 @@ type Segment struct {
 	Leader   Incarnation `json:"leader"`
 	Sealed   bool        `json:"sealed,omitempty"`
 	End      Position    `json:"end"`
-	// BaseTime is the newest stamp of the journal before Base (Unix nanoseconds, 0 for none); set by
-	// the leader's first entry, not by etcd, when it is not known at opening.
-	BaseTime int64 `json:"base_time,omitempty"`
+	// Compared is the ModRevision of the partition's key that the opening was compared against (rule R5). It is
+	// in a node's own creation record only, never in etcd.
+	Compared int64 `json:"compared,omitempty"`
 }
 
 // LeaderNode is the configured name of the leader's node, or "" if the leader is not a replica.

@@ -2233,6 +2233,8 @@ type ReadSegmentRequest struct {
 	Segment       uint64                 `protobuf:"varint,1,opt,name=segment,proto3" json:"segment,omitempty"`
 	From          *Position              `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	MaxBytes      uint32                 `protobuf:"varint,3,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"` // at least one entry is answered if there is one
+	Holding       bool                   `protobuf:"varint,4,opt,name=holding,proto3" json:"holding,omitempty"`                   // begin with the entry that takes message offset, instead of from
+	Offset        uint64                 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2284,6 +2286,20 @@ func (x *ReadSegmentRequest) GetFrom() *Position {
 func (x *ReadSegmentRequest) GetMaxBytes() uint32 {
 	if x != nil {
 		return x.MaxBytes
+	}
+	return 0
+}
+
+func (x *ReadSegmentRequest) GetHolding() bool {
+	if x != nil {
+		return x.Holding
+	}
+	return false
+}
+
+func (x *ReadSegmentRequest) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
 	}
 	return 0
 }
@@ -2642,11 +2658,13 @@ const file_splashdam_proto_rawDesc = "" +
 	"\battempts\x18\x03 \x01(\rR\battempts\x12\x14\n" +
 	"\x05until\x18\x04 \x01(\x03R\x05until\x12\x1a\n" +
 	"\bconsumer\x18\x05 \x01(\tR\bconsumer\x12\x12\n" +
-	"\x04name\x18\x06 \x01(\tR\x04name\"w\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\"\xa9\x01\n" +
 	"\x12ReadSegmentRequest\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\x04R\asegment\x12*\n" +
 	"\x04from\x18\x02 \x01(\v2\x16.splashdam.v1.PositionR\x04from\x12\x1b\n" +
-	"\tmax_bytes\x18\x03 \x01(\rR\bmaxBytes\"q\n" +
+	"\tmax_bytes\x18\x03 \x01(\rR\bmaxBytes\x12\x18\n" +
+	"\aholding\x18\x04 \x01(\bR\aholding\x12\x16\n" +
+	"\x06offset\x18\x05 \x01(\x04R\x06offset\"q\n" +
 	"\x13ReadSegmentResponse\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x12\x18\n" +
 	"\aentries\x18\x02 \x03(\fR\aentries\x12*\n" +

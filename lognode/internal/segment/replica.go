@@ -125,3 +125,11 @@ func (r *Replica) SetEnd(end mq.Position) (cut bool, err error) {
 
 // End is the decided end, or nil.
 func (r *Replica) End() *mq.Position { return r.end }
+
+// Unqueue takes back the entry that was taken last, because the disk's queue refused it: it is as if it had
+// not come, and the ones behind it are a gap.
+func (r *Replica) Unqueue(e *mq.Entry) {
+	if r.queued == e.Next() {
+		r.queued, r.prev = e.At, e.Prev
+	}
+}

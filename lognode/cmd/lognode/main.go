@@ -1,0 +1,56 @@
+// Command lognode runs one log node. Every flag is also an environment variable: --lease-ttl is
+// SPLASHDAM_LEASE_TTL.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode"
+	"github.com/splashdam/splashdam/shared/config"
+	"github.com/splashdam/splashdam/shared/metrics"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "lognode:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	cfg := struct {
+		lognode.Config
+		Debug string `help:"Address for /metrics, /livez and, on loopback, /debug/pprof; empty for none."`
+	}{Config: lognode.DefaultConfig()}
+	err := config.Parse(&cfg, "lognode", "A Splashdam log node: replicated segments and deliveries.", os.Args[1:], os.Stdout)
+	if errors.Is(err, config.ErrHelp) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	reg := metrics.NewRegistry()
+	debug, err := metrics.Serve(cfg.Debug, reg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = debug.Close(context.Background()) }()
+	node, err := lognode.Start(ctx, cfg.Config, log, reg)
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	stop() // a second signal ends the process at once
+	end, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	return node.Stop(end)
+}

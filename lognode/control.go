@@ -1,0 +1,322 @@
+package lognode
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/replica"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// gather asks n things that answer by callback and waits for all of them, or for ctx.
+func gather(ctx context.Context, n int, ask func(i int, done func())) error {
+	var wg sync.WaitGroup
+	wg.Add(n)
+	for i := range n {
+		ask(i, wg.Done)
+	}
+	all := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(all)
+	}()
+	select {
+	case <-all:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// Probe answers what this store knows of segments and changes nothing.
+func (s *server) Probe(ctx context.Context, req *mqpb.ProbeRequest) (*mqpb.ProbeResponse, error) {
+	states, err := s.states(ctx, req.Segments, func(p *replica.Partition, id mq.SegmentID, answer func(replica.State)) {
+		p.Probe(id, answer)
+	})
+	return &mqpb.ProbeResponse{Node: mqpb.FromIncarnation(s.node.store.Identity()), Segments: states}, err
+}
+
+// states asks the partition of each segment; one that is not held is unknown, which is never an empty tail.
+func (s *server) states(ctx context.Context, ids []uint64, ask func(*replica.Partition, mq.SegmentID, func(replica.State))) ([]*mqpb.SegmentState, error) {
+	out := make([]*mqpb.SegmentState, len(ids))
+	err := gather(ctx, len(ids), func(i int, done func()) {
+		id := mq.SegmentID(ids[i])
+		out[i] = &mqpb.SegmentState{Segment: ids[i]}
+		p := s.node.holder(id)
+		if p == nil {
+			done()
+			return
+		}
+		info, _ := s.node.store.Segment(id)
+		ask(p, id, func(st replica.State) {
+			out[i] = &mqpb.SegmentState{Segment: ids[i], Known: st.Known, Tail: mqpb.FromPosition(st.Tail), Sealed: st.Sealed,
+				Leads: st.Leads, Committing: st.Committing, LastStamp: info.LastStamp}
+			done()
+		})
+	})
+	if err != nil {
+		return nil, err // answers that are still to come write to out, which nobody reads any more
+	}
+	return out, nil
+}
+
+// Seal stops copies from taking entries, waits until what they took is durable, makes all flags durable with
+// one sync, and answers the tails (R2).
+func (s *server) Seal(ctx context.Context, req *mqpb.SealRequest) (*mqpb.SealResponse, error) {
+	n := s.node
+	known := make([]bool, len(req.Segments))
+	err := gather(ctx, len(req.Segments), func(i int, done func()) {
+		id := mq.SegmentID(req.Segments[i])
+		p := n.holder(id)
+		if p == nil {
+			done()
+			return
+		}
+		p.BeginSeal(id, func(k bool) {
+			known[i] = k
+			done()
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	var ids []mq.SegmentID
+	for i, id := range req.Segments {
+		if known[i] {
+			ids = append(ids, mq.SegmentID(id))
+		}
+	}
+	if err := n.store.SealSegments(ids); err != nil {
+		return nil, status.Errorf(codes.Internal, "making seal flags durable: %v", err)
+	}
+	answers := map[uint64]bool{}
+	for _, id := range ids {
+		answers[uint64(id)] = true
+	}
+	states, err := s.states(ctx, req.Segments, func(p *replica.Partition, id mq.SegmentID, answer func(replica.State)) {
+		if !answers[uint64(id)] {
+			answer(replica.State{})
+			return
+		}
+		p.Flagged(id, answer)
+	})
+	return &mqpb.SealResponse{Node: mqpb.FromIncarnation(n.store.Identity()), Segments: states}, err
+}
+
+// Create makes replicas of new segments durably. They serve only when etcd names them.
+func (s *server) Create(ctx context.Context, req *mqpb.CreateRequest) (*mqpb.CreateResponse, error) {
+	n := s.node
+	if c := n.store.ClusterID(); req.Cluster != c {
+		return nil, status.Errorf(codes.FailedPrecondition, "this node belongs to cluster %s, not to %s", c, req.Cluster)
+	}
+	res := &mqpb.CreateResponse{Node: mqpb.FromIncarnation(n.store.Identity())}
+	byRevision := map[int64][]mq.Segment{}
+	for _, ns := range req.Segments {
+		seg := ns.Segment.MQ()
+		r := &mqpb.CreateResult{Segment: uint64(seg.ID), Ok: true}
+		if seg.ReplicaIndex(n.store.Identity().Store) < 0 {
+			r.Ok, r.Reason = false, "this store is not among the replicas"
+		} else if number, revision := n.store.Named(seg.Partition); seg.Number < number || ns.Revision < revision {
+			r.Ok, r.Reason = false, "a later segment of the partition was seen here (R7)"
+		} else {
+			seg.Compared = ns.Revision
+			byRevision[ns.Revision] = append(byRevision[ns.Revision], seg)
+		}
+		res.Results = append(res.Results, r)
+	}
+	for revision, segs := range byRevision {
+		if err := n.store.CreateSegments(segs, revision); err != nil {
+			return nil, status.Errorf(codes.Internal, "making segments durable: %v", err)
+		}
+		for _, seg := range segs {
+			if info, ok := n.store.Segment(seg.ID); ok {
+				n.partition(seg.Partition).Adopt(info)
+			}
+		}
+	}
+	return res, nil
+}
+
+// EnsureGroup makes partitions led here know a group.
+func (s *server) EnsureGroup(ctx context.Context, req *mqpb.EnsureGroupRequest) (*mqpb.EnsureGroupResponse, error) {
+	g := req.Group
+	c := delivery.GroupConfig{ID: mq.GroupID(g.GetId()), Name: g.GetName(), Version: g.GetVersion(), Paused: g.GetPaused()}
+	if err := json.Unmarshal(g.GetSettings(), &c.Settings); err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "group settings: %v", err)
+	}
+	results, err := s.eachPartition(ctx, req.Partitions, func(p *replica.Partition, done func(error)) { p.EnsureGroup(c, done) })
+	return &mqpb.EnsureGroupResponse{Results: results}, err
+}
+
+// DeleteGroup makes partitions led here forget a group.
+func (s *server) DeleteGroup(ctx context.Context, req *mqpb.DeleteGroupRequest) (*mqpb.DeleteGroupResponse, error) {
+	results, err := s.eachPartition(ctx, req.Partitions, func(p *replica.Partition, done func(error)) {
+		p.DeleteGroup(mq.GroupID(req.Group), done)
+	})
+	return &mqpb.DeleteGroupResponse{Results: results}, err
+}
+
+// eachPartition does the same to several partitions; each has its own result.
+func (s *server) eachPartition(ctx context.Context, list []*mqpb.Partition, do func(*replica.Partition, func(error))) ([]*mqpb.PartitionResult, error) {
+	out := make([]*mqpb.PartitionResult, len(list))
+	err := gather(ctx, len(list), func(i int, done func()) {
+		answer := func(err error) {
+			r := &mqpb.PartitionResult{Partition: list[i]}
+			if e := mqerr.Of(err); e != nil {
+				r.Code, r.Detail = uint32(e.Code), e.Detail
+			}
+			out[i] = r
+			done()
+		}
+		p := s.node.known(list[i].MQ())
+		if p == nil {
+			answer(mqerr.New(mqerr.NotLeader, "this node holds nothing of the partition"))
+			return
+		}
+		do(p, answer)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// GroupFigures are the numbers of a group in partitions led here.
+func (s *server) GroupFigures(ctx context.Context, req *mqpb.GroupFiguresRequest) (*mqpb.GroupFiguresResponse, error) {
+	out := make([]*mqpb.GroupFigures, len(req.Partitions))
+	err := gather(ctx, len(out), func(i int, done func()) {
+		p := s.node.known(req.Partitions[i].MQ())
+		if p == nil {
+			out[i] = &mqpb.GroupFigures{Partition: req.Partitions[i], Code: uint32(mqerr.NotLeader)}
+			done()
+			return
+		}
+		p.GroupFigures(mq.GroupID(req.Group), func(f *mqpb.GroupFigures) {
+			out[i] = f
+			done()
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &mqpb.GroupFiguresResponse{Figures: out}, nil
+}
+
+// PartitionFigures are the numbers of partitions led here.
+func (s *server) PartitionFigures(ctx context.Context, req *mqpb.PartitionFiguresRequest) (*mqpb.PartitionFiguresResponse, error) {
+	out := make([]*mqpb.PartitionFigures, len(req.Partitions))
+	err := gather(ctx, len(out), func(i int, done func()) {
+		p := s.node.known(req.Partitions[i].MQ())
+		if p == nil {
+			out[i] = &mqpb.PartitionFigures{Partition: req.Partitions[i], Code: uint32(mqerr.NotLeader)}
+			done()
+			return
+		}
+		p.Figures(func(f *mqpb.PartitionFigures) {
+			out[i] = f
+			done()
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &mqpb.PartitionFiguresResponse{Figures: out}, nil
+}
+
+// one asks a single partition for one answer. Errors travel as gRPC errors with the code's name in front.
+func one[T any](ctx context.Context, s *server, id *mqpb.Partition, ask func(*replica.Partition, func(T, error))) (T, error) {
+	type answer struct {
+		v   T
+		err error
+	}
+	var zero T
+	p := s.node.known(id.MQ())
+	if p == nil {
+		return zero, mqpb.Status(mqerr.New(mqerr.NotLeader, "this node holds nothing of the partition"))
+	}
+	ch := make(chan answer, 1)
+	ask(p, func(v T, err error) { ch <- answer{v, err} })
+	select {
+	case a := <-ch:
+		if a.err != nil {
+			return zero, mqpb.Status(a.err)
+		}
+		return a.v, nil
+	case <-ctx.Done():
+		return zero, status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// HeldMessages lists what a group holds in a state.
+func (s *server) HeldMessages(ctx context.Context, req *mqpb.HeldMessagesRequest) (*mqpb.HeldMessagesResponse, error) {
+	limit := min(int(req.Limit), mq.MaxBatchMessages)
+	return one(ctx, s, req.Partition, func(p *replica.Partition, done func(*mqpb.HeldMessagesResponse, error)) {
+		p.Held(mq.GroupID(req.Group), req.State, req.From, limit, done)
+	})
+}
+
+// Trace tells a message's life.
+func (s *server) Trace(ctx context.Context, req *mqpb.TraceRequest) (*mqpb.TraceResponse, error) {
+	return one(ctx, s, req.Partition, func(p *replica.Partition, done func(*mqpb.TraceResponse, error)) { p.Trace(req.Offset, done) })
+}
+
+// ReadSegment reads entries of a segment held here, for the leader of its partition.
+func (s *server) ReadSegment(_ context.Context, req *mqpb.ReadSegmentRequest) (*mqpb.ReadSegmentResponse, error) {
+	id := mq.SegmentID(req.Segment)
+	info, ok := s.node.store.Segment(id)
+	if !ok || info.Damaged {
+		return &mqpb.ReadSegmentResponse{}, nil
+	}
+	res := &mqpb.ReadSegmentResponse{Known: true, Tail: mqpb.FromPosition(info.Tail)}
+	if req.Holding {
+		data, err := s.node.store.EntryAt(id, req.Offset)
+		if err != nil {
+			return nil, status.Errorf(codes.NotFound, "offset %d of segment %d: %v", req.Offset, id, err)
+		}
+		res.Entries = [][]byte{data}
+		return res, nil
+	}
+	size, most := 0, min(int(req.MaxBytes), 8<<20)
+	err := s.node.store.Scan(id, req.From.MQ(), func(_ mq.Position, data []byte) bool {
+		res.Entries = append(res.Entries, append([]byte(nil), data...))
+		size += len(data)
+		return size < most
+	})
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "reading segment %d: %v", id, err)
+	}
+	return res, nil
+}
+
+// CopyEntries brings a copy of a sealed segment nearer to its decided end.
+func (s *server) CopyEntries(ctx context.Context, req *mqpb.CopyEntriesRequest) (*mqpb.CopyEntriesResponse, error) {
+	id := mq.SegmentID(req.Segment)
+	p := s.node.holder(id)
+	if p == nil {
+		return &mqpb.CopyEntriesResponse{Reason: "the segment is not held here"}, nil
+	}
+	entries := make([]mq.Entry, len(req.Entries))
+	for i, raw := range req.Entries {
+		var err error
+		if entries[i], err = mq.ParseEntry(raw); err != nil {
+			return nil, status.Errorf(codes.InvalidArgument, "entry %d: %v", i, err)
+		}
+	}
+	ch := make(chan *mqpb.CopyEntriesResponse, 1)
+	p.Copy(id, req.End.MQ(), entries, req.Entries, func(known bool, tail mq.Position) {
+		ch <- &mqpb.CopyEntriesResponse{Known: known, Tail: mqpb.FromPosition(tail)}
+	})
+	select {
+	case res := <-ch:
+		return res, nil
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+}

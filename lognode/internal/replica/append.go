@@ -1,0 +1,225 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/segment"
+	"github.com/splashdam/splashdam/lognode/internal/store"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+const (
+	// entryAbout is where an entry ends; one batch may be larger.
+	entryAbout = 1 << 20
+	// holdBelow: while an entry of the partition is on its way to the disk, less than this waits for it, so
+	// that single messages gather into one entry as they do in a group commit.
+	holdBelow = 256 << 10
+	// maxOwn bounds what one partition has on its way to the own disk, in bytes.
+	maxOwn = 8 << 20
+	// retryGive is when entries are offered again to a store whose queue or disk is full.
+	retryGive = 2 * time.Millisecond
+)
+
+// Append takes one batch whose index was checked (mq.Batch.CheckIndex). The answer is Appended once it is
+// committed, or an error.
+func (p *Partition) Append(body []byte, count int, reply Reply) {
+	if p.env.Waiting.Add(int64(len(body))) > maxWaiting {
+		p.env.Waiting.Add(-int64(len(body)))
+		reply.fail(mqerr.New(mqerr.Overloaded, "more than %d MiB of publishes wait on this node", maxWaiting>>20))
+		return
+	}
+	fail := func(err error) {
+		p.env.Waiting.Add(-int64(len(body)))
+		reply.fail(err)
+	}
+	ok := p.post(func() {
+		p.whenServing(fail, func(l *leadership) {
+			if !p.env.Store.PublishAllowed() {
+				fail(mqerr.New(mqerr.StorageFull, "the disk of the partition's leader is nearly full"))
+				return
+			}
+			l.batches = append(l.batches, batch{body, uint32(count), reply})
+			l.batchBytes += len(body)
+		})
+	})
+	if !ok {
+		fail(mqerr.New(mqerr.NoLeader, "the node is stopping"))
+	}
+}
+
+// flush places what the events produced, as few entries as may be, and gives them to the store and to the
+// followers. It runs after every round of events.
+func (p *Partition) flush() {
+	l := p.lead
+	for l != nil && l.serving && !l.seg.Sealed() && l.mayPlace() {
+		urgent := l.machine.Urgent()
+		if len(l.batches) == 0 && len(l.unplaced) == 0 && !urgent {
+			p.writeBehind(l)
+			return
+		}
+		if !p.place(l) {
+			return
+		}
+	}
+}
+
+// mayPlace holds entries back while one is on its way to the disk, unless there is enough for another.
+func (l *leadership) mayPlace() bool {
+	return len(l.own) == 0 || l.batchBytes >= holdBelow && l.ownBytes < maxOwn
+}
+
+// writeBehind makes sure that a first hand-over is written within 5 ms if nothing else takes it along.
+func (p *Partition) writeBehind(l *leadership) {
+	if l.machine.Pending() == 0 || l.behind != nil {
+		return
+	}
+	l.behind = time.AfterFunc(writeBehind, func() {
+		p.post(func() {
+			if l.behind = nil; p.lead == l && l.serving && !l.seg.Sealed() && l.machine.Pending() > 0 {
+				p.place(l)
+			}
+		})
+	})
+}
+
+// place makes one entry of the machine's records and of batches up to about 1 MiB.
+func (p *Partition) place(l *leadership) bool {
+	size := min(l.batchBytes, entryAbout) + 512
+	if len(l.batches) > 0 {
+		size = max(size, len(l.batches[0].body)+512)
+	}
+	data := make([]byte, mq.EntryHeaderSize, mq.EntryHeaderSize+size)
+	data = l.machine.TakeRecords(data)
+	var e mq.Entry
+	n := 0
+	for _, b := range l.batches {
+		if n > 0 && len(data)+len(b.body) > entryAbout {
+			break
+		}
+		data = mq.AppendRecord(data, mq.KindMessages, b.body)
+		e.Count += b.count
+		l.batchBytes -= len(b.body)
+		p.env.Waiting.Add(-int64(len(b.body)))
+		n++
+	}
+	if len(data) == mq.EntryHeaderSize && len(l.unplaced) == 0 {
+		return false
+	}
+	if len(data) == mq.EntryHeaderSize { // answers wait, but nothing new was decided: for what is placed already
+		p.awaitPlaced(l)
+		return false
+	}
+	if err := l.seg.Place(&e, time.Now().UnixNano()); err != nil {
+		p.stop(err)
+		return false
+	}
+	e.PutHeader(data)
+	first := e.At.Offset
+	for i := range n {
+		b := &l.batches[i]
+		done := appended(b.reply, frame.Appended{First: first, Count: b.count, Stamp: e.Stamp})
+		l.await = append(l.await, waiting{e.Next(), done})
+		first += uint64(b.count)
+	}
+	clear(l.batches[:n])
+	if l.batches = l.batches[n:]; len(l.batches) == 0 {
+		l.batches = nil
+	}
+	for _, done := range l.unplaced {
+		l.await = append(l.await, waiting{e.Next(), done})
+	}
+	l.unplaced = nil
+	p.send(l, &e, data)
+	p.env.Metrics.Appended.Add(float64(e.Count))
+	return true
+}
+
+func appended(reply Reply, ok frame.Appended) func(error) {
+	return func(err error) {
+		if err != nil {
+			reply.fail(err)
+			return
+		}
+		reply(frame.TypeAppended, &ok)
+	}
+}
+
+// awaitPlaced lets answers wait for the entries that are placed already, or answers them if all are committed.
+func (p *Partition) awaitPlaced(l *leadership) {
+	for _, done := range l.unplaced {
+		l.await = append(l.await, waiting{l.seg.Next(), done})
+	}
+	l.unplaced = nil
+	l.release()
+}
+
+// afterCommit runs done when everything decided so far is committed.
+func (l *leadership) afterCommit(done func(error)) { l.unplaced = append(l.unplaced, done) }
+
+// send gives a placed entry to the own store and to every follower that is up to date.
+func (p *Partition) send(l *leadership, e *mq.Entry, data []byte) {
+	next := e.Next()
+	if h := p.copies[e.Segment]; h == nil || h.copy.Offer(e, l.seg.Segment().Leader) != segment.Take {
+		p.stop(fmt.Errorf("the leader's own copy of segment %d does not take %s", e.Segment, e.At))
+		return
+	}
+	l.own = append(l.own, placed{e.At, next, data})
+	l.ownBytes += len(data)
+	l.sinceOpen += int64(len(data))
+	p.give(l)
+	for i, f := range l.followers {
+		if f != nil && f.Live(e.At) {
+			p.sendTo(l, i, [][]byte{data}, next, len(data))
+		}
+	}
+}
+
+func (p *Partition) sendTo(l *leadership, i int, entries [][]byte, next mq.Position, bytes int) {
+	s := l.seg.Segment()
+	f := l.followers[i]
+	body := frame.Entries{Segment: s.ID, Commit: l.seg.Commit(), Entries: entries}
+	if !p.env.Peers.Send(s.Replicas[i].Store, frame.TypeEntries, &body) {
+		f.Disconnect()
+		return
+	}
+	f.Sent(next, bytes)
+}
+
+// give hands placed entries to the committer, in order. If its queue is full they are offered again until they
+// are taken, because their positions are given.
+func (p *Partition) give(l *leadership) {
+	id := l.seg.Segment().ID
+	for l.given < len(l.own) {
+		e := l.own[l.given]
+		err := p.env.Store.Append(store.Append{Segment: id, At: e.at, Next: e.next, Data: e.data, Done: func(err error) {
+			p.post(func() { p.durable(id, e.next, err) })
+		}})
+		switch {
+		case err == nil:
+			l.given++
+		case errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrStorageFull):
+			time.AfterFunc(retryGive, func() {
+				p.post(func() {
+					if l.ctx.Err() == nil {
+						p.give(l)
+					}
+				})
+			})
+			return
+		default:
+			p.diskFailed(l, err)
+			return
+		}
+	}
+}
+
+// diskFailed is rule 6 of the open segment: a leader whose own disk fails stops and asks for a seal.
+func (p *Partition) diskFailed(l *leadership, err error) {
+	p.log.Error("the leader's disk failed", "err", err)
+	l.seg.Seal()
+	p.env.WantSeal(l.seg.Segment().ID, "the leader's disk failed")
+}

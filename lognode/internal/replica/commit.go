@@ -1,0 +1,217 @@
+package replica
+
+import (
+	"context"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/segment"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// feedBytes is how much a follower that fell behind is sent from the store at a time.
+const feedBytes = 2 << 20
+
+// durable is the store's word that entries up to next are on this disk: as the leader's own
+// acknowledgement, or as a follower's to its leader.
+func (p *Partition) durable(id mq.SegmentID, next mq.Position, err error) {
+	if h := p.copies[id]; h != nil {
+		p.copyDurable(h, next, err)
+	}
+	l := p.lead
+	if l == nil || l.seg.Segment().ID != id {
+		return
+	}
+	if err != nil {
+		p.diskFailed(l, err)
+		return
+	}
+	n := 0
+	for n < len(l.own) && !next.Before(l.own[n].next) {
+		l.ownBytes -= len(l.own[n].data)
+		l.own[n].data = nil
+		n++
+	}
+	l.given -= n
+	if l.own = l.own[n:]; len(l.own) == 0 {
+		l.own = nil
+	}
+	p.acked(l, l.seg.Self(), next)
+	p.feedAll(l)
+}
+
+// acked counts one replica's tail and answers what became committed by it.
+func (p *Partition) acked(l *leadership, replica int, tail mq.Position) {
+	moved, err := l.seg.Acked(replica, tail)
+	if err != nil {
+		p.stop(err)
+		return
+	}
+	if moved {
+		p.committed(l)
+	}
+}
+
+// committed makes messages visible, answers callers, and asks for a roll or a checkpoint when it is time.
+func (p *Partition) committed(l *leadership) {
+	if err := l.seg.Check(); err != nil {
+		p.stop(err)
+		return
+	}
+	l.machine.Commit(l.seg.Commit().Offset)
+	l.release()
+	if l.sinceOpen >= p.env.SegmentBytes && !l.asked {
+		l.asked = true // rolling is a wish: the segment grows on until the seal comes
+		p.env.WantSeal(l.seg.Segment().ID, "roll")
+	}
+	if l.sinceOpen-l.checkpointed >= checkpointEvery {
+		p.checkpoint(l)
+	}
+}
+
+// release answers what waited for the commit position.
+func (l *leadership) release() {
+	commit, n := l.seg.Commit(), 0
+	for n < len(l.await) && !commit.Before(l.await[n].at) {
+		l.await[n].done(nil)
+		l.await[n].done = nil
+		n++
+	}
+	if l.await = l.await[n:]; len(l.await) == 0 {
+		l.await = nil
+	}
+}
+
+// announce tells gateways which groups became ready, and sets the timers, after a round of events.
+func (p *Partition) announce() {
+	l := p.lead
+	if l == nil || !l.serving {
+		return
+	}
+	l.machine.TakeReady(func(g mq.GroupID) { p.env.Wake(p.id, g) })
+	p.setTimers(l)
+}
+
+// checkpoint puts the machine's state into the journal, in records of its own. It names the position after
+// everything that is placed: the state holds all of that and nothing more, as nothing waits to be placed.
+func (p *Partition) checkpoint(l *leadership) {
+	if l.machine.Pending() > 0 && !p.place(l) {
+		return
+	}
+	l.checkpointed = l.sinceOpen
+	for _, body := range l.machine.Checkpoint(l.seg.Next(), checkpointPart) {
+		data := make([]byte, mq.EntryHeaderSize, mq.EntryHeaderSize+len(body)+16)
+		data = mq.AppendRecord(data, mq.KindCheckpoint, body)
+		var e mq.Entry
+		if err := l.seg.Place(&e, time.Now().UnixNano()); err != nil {
+			return // sealed meanwhile: the next leader makes its own
+		}
+		e.PutHeader(data)
+		p.send(l, &e, data)
+	}
+}
+
+// Acked takes a follower's acknowledgement from the stream of its node.
+func (p *Partition) Acked(from mq.StoreID, a frame.Ack) {
+	p.post(func() {
+		l := p.lead
+		if l == nil || l.seg.Segment().ID != a.Segment {
+			return
+		}
+		i := l.seg.Segment().ReplicaIndex(from)
+		if i < 0 || l.followers[i] == nil {
+			return
+		}
+		f := l.followers[i]
+		switch a.State {
+		case frame.AckSealed:
+			f.Gone = true
+			p.acked(l, i, a.Tail)
+			p.sealedBy(l, "replica "+l.seg.Segment().Replicas[i].Node)
+			return
+		case frame.AckUnknown, frame.AckRefused:
+			f.Gone = true
+			p.log.Warn("a replica can't follow", "node", l.seg.Segment().Replicas[i].Node, "state", a.State)
+			return
+		case frame.AckGap:
+			f.Rewind(a.Tail)
+		default:
+			if f.Known() {
+				f.Acked(a.Tail)
+			} else {
+				f.Rewind(a.Tail)
+			}
+			p.acked(l, i, a.Tail)
+		}
+		p.feed(l, i)
+	})
+}
+
+func (p *Partition) feedAll(l *leadership) {
+	for i, f := range l.followers {
+		if f != nil {
+			p.feed(l, i)
+		}
+	}
+}
+
+// feed sends a follower that is behind what it lacks: from memory what is not durable here yet, else a
+// piece from the store, read beside the partition.
+func (p *Partition) feed(l *leadership, i int) {
+	f := l.followers[i]
+	if !f.Behind(l.seg.Next()) || p.lead != l {
+		return
+	}
+	from := f.SentTo()
+	for n, e := range l.own {
+		if e.at == from {
+			for _, e := range l.own[n:] {
+				if !f.Live(e.at) {
+					break
+				}
+				p.sendTo(l, i, [][]byte{e.data}, e.next, len(e.data))
+			}
+			return
+		}
+	}
+	f.Feeding = true
+	id := l.seg.Segment().ID
+	p.beside(func(context.Context) {
+		entries, next, bytes, err := p.readFeed(id, from)
+		p.post(func() { p.fed(l, i, f, from, entries, next, bytes, err) })
+	})
+}
+
+func (p *Partition) fed(l *leadership, i int, f *segment.Follower, from mq.Position, entries [][]byte, next mq.Position, bytes int, err error) {
+	f.Feeding = false
+	switch {
+	case p.lead != l || !f.Connected || f.SentTo() != from:
+		return
+	case err != nil:
+		p.log.Error("can't read for a follower", "err", err)
+		return
+	case len(entries) == 0:
+		return // not durable here yet; the next durable entry feeds again
+	}
+	p.sendTo(l, i, entries, next, bytes)
+	p.feed(l, i)
+}
+
+func (p *Partition) readFeed(id mq.SegmentID, from mq.Position) (entries [][]byte, next mq.Position, bytes int, err error) {
+	var bad error
+	err = p.env.Store.Scan(id, from, func(at mq.Position, data []byte) bool {
+		e, err := mq.ParseEntryHeader(data)
+		if err != nil {
+			bad = err
+			return false
+		}
+		entries = append(entries, append([]byte(nil), data...))
+		next = e.Next()
+		bytes += len(data)
+		return bytes < feedBytes
+	})
+	if err == nil {
+		err = bad
+	}
+	return entries, next, bytes, err
+}

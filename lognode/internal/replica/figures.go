@@ -1,0 +1,101 @@
+package replica
+
+import (
+	"context"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// GroupFigures are the numbers of a group in this partition.
+func (p *Partition) GroupFigures(id mq.GroupID, done func(*mqpb.GroupFigures)) {
+	out := &mqpb.GroupFigures{Partition: mqpb.FromPartition(p.id)}
+	fail := func(err error) {
+		e := mqerr.Of(err)
+		out.Code, out.Detail = uint32(e.Code), e.Detail
+		done(out)
+	}
+	p.serve(fail, func(l *leadership) {
+		f, ok := l.machine.Figures(id)
+		if !ok {
+			fail(deliveryError(delivery.ErrGroupNotFound))
+			return
+		}
+		out.Cursor, out.Next, out.Lag, out.Ready = f.Cursor, f.Committed, f.Lag, uint64(f.Ready)
+		out.Leased, out.Waiting, out.Dead = uint64(f.Leased), uint64(f.Waiting), uint64(f.Dead)
+		if f.Cursor >= f.Committed {
+			done(out)
+			return
+		}
+		j := l.journal()
+		p.beside(func(ctx context.Context) {
+			out.OldestStamp = p.stampOf(ctx, &j, f.Cursor)
+			done(out)
+		})
+	})
+}
+
+// Held lists what a group holds in a state (ready, leased, waiting, dead), from an offset on.
+func (p *Partition) Held(id mq.GroupID, state string, from uint64, limit int, done func(*mqpb.HeldMessagesResponse, error)) {
+	fail := func(err error) { done(nil, err) }
+	st, ok := stateOf(state)
+	if !ok {
+		fail(mqerr.New(mqerr.InvalidParameter, "state must be ready, leased, waiting or dead; not %q", state))
+		return
+	}
+	p.serve(fail, func(l *leadership) {
+		if _, ok := l.machine.Figures(id); !ok {
+			fail(deliveryError(delivery.ErrGroupNotFound))
+			return
+		}
+		j := l.journal()
+		held := l.machine.Held(id, st, from, limit)
+		p.beside(func(ctx context.Context) {
+			res := &mqpb.HeldMessagesResponse{}
+			for _, h := range held {
+				res.Messages = append(res.Messages, &mqpb.HeldMessage{Offset: h.Offset, State: state, Attempt: h.Attempt,
+					Until: h.Until, Consumer: h.Consumer, Reason: h.Reason, Stamp: p.stampOf(ctx, &j, h.Offset)})
+			}
+			done(res, nil)
+		})
+	})
+}
+
+func stateOf(s string) (delivery.State, bool) {
+	for _, st := range []delivery.State{delivery.StateReady, delivery.StateLeased, delivery.StateWaiting, delivery.StateDead} {
+		if st.String() == s {
+			return st, true
+		}
+	}
+	return 0, false
+}
+
+// Figures are the numbers of the partition.
+func (p *Partition) Figures(done func(*mqpb.PartitionFigures)) {
+	out := &mqpb.PartitionFigures{Partition: mqpb.FromPartition(p.id)}
+	fail := func(err error) {
+		e := mqerr.Of(err)
+		out.Code, out.Detail = uint32(e.Code), e.Detail
+		done(out)
+	}
+	p.serve(fail, func(l *leadership) {
+		j := l.journal()
+		out.First, out.Next, out.Segments = j.first(), j.open.End.Offset, uint64(j.len())
+		for id := range p.copies {
+			if info, ok := p.env.Store.Segment(id); ok {
+				out.Bytes += uint64(info.Bytes)
+			}
+		}
+		s := l.seg.Segment()
+		for i, f := range l.followers {
+			if f == nil {
+				continue
+			}
+			out.Followers = append(out.Followers, &mqpb.FollowerFigures{Node: s.Replicas[i].Node,
+				BehindBytes: uint64(f.InFlight()), Connected: f.Connected && !f.Gone})
+		}
+		done(out)
+	})
+}

@@ -1,0 +1,253 @@
+package replica
+
+import (
+	"context"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/segment"
+	"github.com/splashdam/splashdam/lognode/internal/store"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// held is one segment of the partition in this node's store.
+type held struct {
+	copy    *segment.Replica
+	damaged bool // answers unknown, which is never an empty tail (R3)
+	// ack answers the leader on the stream that entries last came by; nil before any did.
+	ack func(frame.Ack)
+	// settled are those who wait for the seal to be answerable.
+	settled []func()
+}
+
+// Adopt takes up a segment that the store holds: at start, or after Create.
+func (p *Partition) Adopt(info store.SegmentInfo) {
+	p.post(func() {
+		if p.copies[info.Segment.ID] != nil {
+			return
+		}
+		p.copies[info.Segment.ID] = &held{damaged: info.Damaged,
+			copy: segment.NewReplica(info.Segment, info.Tail, info.Last, info.SealFlag, info.End)}
+		p.lookForLead()
+	})
+}
+
+// Drop forgets a segment that was removed from the store.
+func (p *Partition) Drop(id mq.SegmentID) { p.post(func() { delete(p.copies, id) }) }
+
+// Offer takes entries from a leader's stream. ack answers on that stream and never blocks. The CRC of each
+// entry was checked.
+func (p *Partition) Offer(from mq.Incarnation, id mq.SegmentID, entries []mq.Entry, raw [][]byte, ack func(frame.Ack)) {
+	p.post(func() {
+		h := p.copies[id]
+		if h == nil || h.damaged {
+			ack(frame.Ack{Segment: id, State: frame.AckUnknown})
+			return
+		}
+		h.ack = ack
+		for i := range entries {
+			switch h.copy.Offer(&entries[i], from) {
+			case segment.Take:
+				p.write(h, &entries[i], raw[i])
+			case segment.Have:
+				continue
+			case segment.Gap:
+				ack(frame.Ack{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap})
+				return
+			case segment.Sealed:
+				ack(frame.Ack{Segment: id, Tail: h.copy.Tail(), State: frame.AckSealed})
+				return
+			case segment.Refused:
+				ack(frame.Ack{Segment: id, State: frame.AckRefused})
+				return
+			}
+		}
+		if h.copy.Tail() == h.copy.Queued() { // all of it was here already
+			ack(frame.Ack{Segment: id, Tail: h.copy.Tail()})
+		}
+	})
+}
+
+// write gives an entry to the store. What the store refuses now comes again: the queue is taken back, and
+// the leader sends from there.
+func (p *Partition) write(h *held, e *mq.Entry, raw []byte) {
+	id, next := h.copy.Segment().ID, e.Next()
+	err := p.env.Store.Append(store.Append{Segment: id, At: e.At, Next: next, Data: raw, Done: func(err error) {
+		p.post(func() { p.durable(id, next, err) })
+	}})
+	if err == nil {
+		return
+	}
+	h.copy.Unqueue(e)
+	if h.ack != nil {
+		ack := h.ack
+		time.AfterFunc(retryGive, func() {
+			p.post(func() { ack(frame.Ack{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap}) })
+		})
+	}
+}
+
+// copyDurable moves a copy's tail and acknowledges it (never for copies: their leader has no stream here).
+func (p *Partition) copyDurable(h *held, next mq.Position, err error) {
+	if err != nil {
+		p.log.Error("an entry could not be made durable", "segment", h.copy.Segment().ID, "err", err)
+		return
+	}
+	if err := h.copy.Durable(next); err != nil {
+		if h.copy.End() != nil && h.copy.End().Before(next) {
+			return // written before the cut was decided; the store cuts it
+		}
+		p.stop(err)
+		return
+	}
+	if h.ack != nil {
+		state := frame.AckOK
+		if h.copy.Flagged() {
+			state = frame.AckSealed
+		}
+		h.ack(frame.Ack{Segment: h.copy.Segment().ID, Tail: h.copy.Tail(), State: state})
+	}
+	if h.copy.Settled() {
+		for _, f := range h.settled {
+			f()
+		}
+		h.settled = nil
+	}
+}
+
+// Ask answers the tail of a segment to its leader, after a stream began anew.
+func (p *Partition) Ask(from mq.Incarnation, id mq.SegmentID, ack func(frame.Ack)) {
+	p.post(func() {
+		h := p.copies[id]
+		switch {
+		case h == nil || h.damaged:
+			ack(frame.Ack{Segment: id, State: frame.AckUnknown})
+		case h.copy.Segment().Leader != from:
+			ack(frame.Ack{Segment: id, State: frame.AckRefused})
+		case h.copy.Sealing():
+			ack(frame.Ack{Segment: id, Tail: h.copy.Tail(), State: frame.AckSealed})
+		default:
+			h.ack = ack
+			ack(frame.Ack{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap})
+		}
+	})
+}
+
+// BeginSeal stops the copy from taking entries, also as its leader, and calls settled once every entry
+// written before is durable; known is false if this store can't say. The caller makes the flags
+// durable, then calls Flagged, then answers the tail.
+func (p *Partition) BeginSeal(id mq.SegmentID, settled func(known bool)) {
+	ok := p.post(func() {
+		h := p.copies[id]
+		if h == nil || h.damaged {
+			settled(false)
+			return
+		}
+		if l := p.lead; l != nil && l.seg.Segment().ID == id {
+			l.seg.Seal()
+		}
+		h.copy.Seal()
+		if h.copy.Settled() {
+			settled(true)
+			return
+		}
+		h.settled = append(h.settled, func() { settled(true) })
+	})
+	if !ok {
+		settled(false)
+	}
+}
+
+// State is what this store knows of a segment.
+type State struct {
+	Known, Sealed, Leads, Committing bool
+	Tail                             mq.Position
+}
+
+// Flagged says that the seal flag is durable, and answers the tail that goes with it.
+func (p *Partition) Flagged(id mq.SegmentID, answer func(State)) {
+	p.ask(answer, func() State {
+		h := p.copies[id]
+		if h == nil {
+			return State{}
+		}
+		h.copy.SetFlagged()
+		return p.state(h)
+	})
+}
+
+// Probe answers what this store knows of a segment and changes nothing.
+func (p *Partition) Probe(id mq.SegmentID, answer func(State)) {
+	p.ask(answer, func() State {
+		h := p.copies[id]
+		if h == nil || h.damaged {
+			return State{}
+		}
+		return p.state(h)
+	})
+}
+
+func (p *Partition) ask(answer func(State), f func() State) {
+	if !p.post(func() { answer(f()) }) {
+		answer(State{})
+	}
+}
+
+func (p *Partition) state(h *held) State {
+	s := State{Known: true, Sealed: h.copy.Flagged(), Tail: h.copy.Tail()}
+	if l := p.lead; l != nil && l.seg.Segment().ID == h.copy.Segment().ID && !l.seg.Sealed() {
+		s.Leads = true
+		s.Committing = p.quorate(l)
+	}
+	return s
+}
+
+// Copy takes entries of a sealed segment that another replica gave (rule R1: never an acknowledgement).
+// done answers the tail once they are durable.
+func (p *Partition) Copy(id mq.SegmentID, end mq.Position, entries []mq.Entry, raw [][]byte, done func(known bool, tail mq.Position)) {
+	ok := p.post(func() {
+		h := p.copies[id]
+		if h == nil || h.damaged {
+			done(false, mq.Position{})
+			return
+		}
+		if !p.decideEnd(h, end) {
+			done(false, mq.Position{})
+			return
+		}
+		for i := range entries {
+			if v := h.copy.Copied(&entries[i]); v == segment.Take {
+				p.write(h, &entries[i], raw[i])
+			} else if v != segment.Have {
+				break
+			}
+		}
+		answer := func() { done(true, h.copy.Tail()) }
+		if h.copy.Settled() {
+			answer()
+			return
+		}
+		h.settled = append(h.settled, answer)
+	})
+	if !ok {
+		done(false, mq.Position{})
+	}
+}
+
+// decideEnd records a decided end, on disk too, and cuts what is longer.
+func (p *Partition) decideEnd(h *held, end mq.Position) bool {
+	if h.copy.End() != nil && *h.copy.End() == end {
+		return true
+	}
+	if _, err := h.copy.SetEnd(end); err != nil {
+		p.stop(err)
+		return false
+	}
+	id := h.copy.Segment().ID
+	p.beside(func(context.Context) {
+		if err := p.env.Store.SetEnd(id, end); err != nil {
+			p.log.Error("the decided end could not be recorded", "segment", id, "err", err)
+		}
+	})
+	return true
+}

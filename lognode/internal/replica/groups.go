@@ -1,0 +1,62 @@
+package replica
+
+import (
+	"context"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// EnsureGroup makes the partition know a group, or a newer version of it, durably. done is called after
+// commit. The start is resolved here: earliest is the first kept offset, latest the next one, a time the first
+// message that is not older.
+func (p *Partition) EnsureGroup(c delivery.GroupConfig, done func(error)) {
+	p.serve(done, func(l *leadership) {
+		set := func(start uint64) {
+			p.serve(done, func(l *leadership) {
+				c.Start = start
+				if err := l.machine.EnsureGroup(time.Now().UnixNano(), c); err != nil {
+					done(deliveryError(err))
+					return
+				}
+				l.afterCommit(done)
+			})
+		}
+		j := l.journal()
+		switch start := c.Settings.Start; start.At {
+		case "latest":
+			set(l.seg.Next().Offset)
+		case "time":
+			p.beside(func(ctx context.Context) {
+				at, err := p.offsetAt(ctx, &j, start.Time.UnixNano())
+				if err != nil {
+					done(err)
+					return
+				}
+				set(at)
+			})
+		default:
+			set(j.first())
+		}
+	})
+}
+
+// DeleteGroup makes the partition forget a group, durably.
+func (p *Partition) DeleteGroup(id mq.GroupID, done func(error)) {
+	p.serve(done, func(l *leadership) {
+		if err := l.machine.DeleteGroup(time.Now().UnixNano(), id); err != nil {
+			done(deliveryError(err))
+			return
+		}
+		l.afterCommit(done)
+	})
+}
+
+// serve posts a request that only the leader can answer.
+func (p *Partition) serve(fail func(error), run func(l *leadership)) {
+	if !p.post(func() { p.whenServing(fail, run) }) {
+		fail(mqerr.New(mqerr.NoLeader, "the node is stopping"))
+	}
+}

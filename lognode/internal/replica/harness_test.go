@@ -1,0 +1,290 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/store"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/link"
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+var testPartition = mq.PartitionID{Topic: 3, Number: 1}
+
+// world is the etcd of a test: one partition's chain.
+type world struct {
+	mu     sync.Mutex
+	head   mq.Head
+	sealed []mq.Segment
+	groups []meta.Group
+}
+
+func (w *world) Chain(context.Context, mq.PartitionID) (mq.Head, []mq.Segment, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.head, append([]mq.Segment(nil), w.sealed...), nil
+}
+
+func (w *world) Groups(mq.TopicID) []meta.Group { return w.groups }
+
+// alone is a node without peers.
+type alone struct{}
+
+func (alone) Send(mq.StoreID, frame.Type, link.Encoder) bool { return false }
+func (alone) Heard(mq.StoreID) time.Time                     { return time.Time{} }
+func (alone) Connected(mq.StoreID) bool                      { return false }
+func (alone) Client(mq.StoreID) (mqpb.LogNodeClient, error) {
+	return nil, errors.New("no peers in this test")
+}
+
+// one is a single node with one partition on a real store.
+type one struct {
+	t     *testing.T
+	dir   string
+	world *world
+	store *store.Store
+	env   *Env
+	p     *Partition
+	wants chan mq.SegmentID
+	woken chan mq.GroupID
+	next  mq.SegmentID
+}
+
+func newOne(t *testing.T) *one {
+	o := &one{t: t, dir: filepath.Join(t.TempDir(), "node"), world: &world{}, wants: make(chan mq.SegmentID, 100),
+		woken: make(chan mq.GroupID, 1000)}
+	o.start()
+	t.Cleanup(func() { o.stop() })
+	return o
+}
+
+func (o *one) start() {
+	o.t.Helper()
+	cfg := store.DefaultConfig(o.dir)
+	cfg.BallastBytes, cfg.VolumeBytes = 0, 8<<20
+	cfg.DiskUsage = func(string) (uint64, uint64, error) { return 10, 100, nil }
+	s, err := store.Open(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.store = s
+	o.env = &Env{Log: slog.New(slog.DiscardHandler), Store: s, Peers: alone{}, Chain: o.world, Timers: NewTimers(), Cache: &EntryCache{},
+		Wake:     func(_ mq.PartitionID, g mq.GroupID) { o.woken <- g },
+		WantSeal: func(id mq.SegmentID, _ string) { o.wants <- id },
+		Metrics:  NewMetrics(prometheus.NewRegistry()), SegmentBytes: 512 << 20, Readers: make(chan struct{}, 8)}
+	o.p = New(o.env, testPartition)
+	for _, info := range s.Segments() {
+		o.p.Adopt(info)
+	}
+	o.open()
+}
+
+// open does what the controller does at a start and at a roll: seal what is open, create and name the next.
+func (o *one) open() {
+	o.t.Helper()
+	w := o.world
+	w.mu.Lock()
+	head := w.head
+	if s := head.Open; s != nil {
+		done := make(chan bool, 1)
+		o.p.BeginSeal(s.ID, func(known bool) { done <- known })
+		if !<-done {
+			o.t.Fatal("the copy is unknown")
+		}
+		if err := o.store.SealSegments([]mq.SegmentID{s.ID}); err != nil {
+			o.t.Fatal(err)
+		}
+		state := make(chan State, 1)
+		o.p.Flagged(s.ID, func(st State) { state <- st })
+		sealed := *s
+		sealed.Sealed, sealed.End = true, (<-state).Tail
+		if sealed.End != sealed.Base {
+			head.Last = &sealed
+			w.sealed = append(w.sealed, sealed)
+		}
+	}
+	o.next++
+	head.Next++
+	head.Revision++
+	head.Partition = testPartition
+	id := o.store.Identity()
+	seg := mq.Segment{ID: o.next, Partition: testPartition, Number: head.Next, Replicas: []mq.Replica{{Store: id.Store, Node: "n"}},
+		Quorum: 1, Leader: id}
+	if head.Last != nil {
+		seg.Base = head.Last.End
+	}
+	head.Open = &seg
+	w.head = head
+	w.mu.Unlock()
+	if err := o.store.CreateSegments([]mq.Segment{seg}, head.Revision); err != nil {
+		o.t.Fatal(err)
+	}
+	info, _ := o.store.Segment(seg.ID)
+	o.p.Adopt(info)
+	o.p.SetHead(head)
+}
+
+func (o *one) stop() {
+	if o.store == nil {
+		return
+	}
+	o.p.Close()
+	o.env.Timers.Close()
+	if err := o.store.Close(); err != nil {
+		o.t.Error(err)
+	}
+	o.store = nil
+}
+
+func (o *one) restart() {
+	o.stop()
+	o.start()
+}
+
+// answer waits for one reply.
+type answer struct {
+	t    frame.Type
+	body []byte
+}
+
+func ask(t *testing.T, do func(Reply)) answer {
+	t.Helper()
+	ch := make(chan answer, 1)
+	do(func(ft frame.Type, body link.Encoder) { ch <- answer{ft, body.AppendTo(nil)} })
+	return <-ch
+}
+
+func (a answer) err() error {
+	if a.t != frame.TypeError {
+		return nil
+	}
+	var e frame.Error
+	if err := e.Parse(a.body); err != nil {
+		return err
+	}
+	return e.Err()
+}
+
+func batchOf(values ...string) ([]byte, int) {
+	var b mq.BatchBuilder
+	for _, v := range values {
+		b.Add(&mq.Message{Value: []byte(v), Lane: mq.LaneNormal})
+	}
+	return b.AppendTo(nil, "producer", "gateway", mq.CodecNone, nil), len(values)
+}
+
+func (o *one) publish(values ...string) frame.Appended {
+	o.t.Helper()
+	body, n := batchOf(values...)
+	a := ask(o.t, func(r Reply) { o.p.Append(body, n, r) })
+	if err := a.err(); err != nil {
+		o.t.Fatal(err)
+	}
+	var f frame.Appended
+	if err := f.Parse(a.body); err != nil {
+		o.t.Fatal(err)
+	}
+	return f
+}
+
+func (o *one) group(id mq.GroupID, change func(*mq.GroupSettings)) {
+	o.t.Helper()
+	c := delivery.GroupConfig{ID: id, Name: fmt.Sprint("g", id), Version: 1, Settings: mq.DefaultGroupSettings()}
+	if change != nil {
+		change(&c.Settings)
+	}
+	ch := make(chan error, 1)
+	o.p.EnsureGroup(c, func(err error) { ch <- err })
+	if err := <-ch; err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// got is a received message.
+type got struct {
+	value   string
+	attempt uint32
+	receipt mq.Receipt
+}
+
+var handovers uint64
+
+func (o *one) receive(g mq.GroupID, most int) []got {
+	o.t.Helper()
+	handovers++
+	a := ask(o.t, func(r Reply) {
+		o.p.Receive(1, frame.Receive{Partition: testPartition, Group: g, Max: uint32(most), MaxBytes: 4 << 20, Handover: handovers}, r)
+	})
+	if err := a.err(); err != nil {
+		o.t.Fatal(err)
+	}
+	var f frame.Received
+	if err := f.Parse(a.body); err != nil {
+		o.t.Fatal(err)
+	}
+	return o.unpack(g, &f)
+}
+
+func (o *one) unpack(g mq.GroupID, f *frame.Received) []got {
+	o.t.Helper()
+	values := map[uint64]string{}
+	for _, c := range f.Chunks {
+		b, err := mq.ParseBatch(c.Batch)
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		err = b.Each(b.Packed(), func(i int, m *mq.Message) bool {
+			at := c.First + uint64(i)
+			if c.Sliced {
+				at = c.First + uint64(c.Ordinals[i])
+			}
+			values[at] = string(m.Value)
+			return true
+		})
+		if err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	var out []got
+	for _, r := range f.Runs {
+		for i := range uint64(r.Count) {
+			v, ok := values[r.First+i]
+			if !ok {
+				o.t.Fatalf("offset %d is in a run but in no chunk", r.First+i)
+			}
+			out = append(out, got{v, r.Attempt, mq.Receipt{Partition: testPartition, Offset: r.First + i, Group: g,
+				Generation: f.Generation, Segment: f.Segment, Counter: r.Counter + i}})
+		}
+	}
+	return out
+}
+
+func (o *one) settle(how delivery.Outcome, list ...got) []mqerr.Code {
+	o.t.Helper()
+	items := make([]delivery.SettleItem, len(list))
+	for i, g := range list {
+		items[i] = delivery.SettleItem{Receipt: g.receipt, Outcome: how, Delay: 0}
+	}
+	a := ask(o.t, func(r Reply) { o.p.Settle(items, make([]mqerr.Code, len(items)), r) })
+	if err := a.err(); err != nil {
+		o.t.Fatal(err)
+	}
+	var f frame.Settled
+	if err := f.Parse(a.body); err != nil {
+		o.t.Fatal(err)
+	}
+	return f.Codes
+}

@@ -1,0 +1,210 @@
+package replica
+
+import (
+	"context"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/segment"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// leadership is this node leading one open segment. It ends with a seal and with nothing else.
+type leadership struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	seg     *segment.Leader
+	serving bool // state is loaded and the suffix before the segment is on a quorum
+	machine *delivery.Machine
+	// followers has an element per replica, nil at the leader's own place.
+	followers []*segment.Follower
+	// chain are the sealed segments before this one, oldest first. It is replaced, never changed.
+	chain []mq.Segment
+
+	batches      []batch // not placed yet, in order
+	batchBytes   int
+	unplaced     []func(error) // wait for the commit of the next entry
+	await        []waiting     // wait for the commit position, in order of it
+	own          []placed      // given to the store, not durable, in order
+	given        int           // how many of own the store has taken
+	ownBytes     int
+	behind       *time.Timer // runs while a first hand-over waits to be written
+	sinceOpen    int64       // bytes of entries in this segment
+	checkpointed int64       // sinceOpen at the last checkpoint
+	asked        bool        // the controller was asked for a seal
+}
+
+// batch is an append that no entry holds yet.
+type batch struct {
+	body  []byte
+	count uint32
+	reply Reply
+}
+
+// waiting is an answer that waits for everything below at to be committed.
+type waiting struct {
+	at   mq.Position
+	done func(error)
+}
+
+// placed is an entry that has a position and is not durable in the own store.
+type placed struct {
+	at, next mq.Position
+	data     []byte
+}
+
+func (l *leadership) follower(i int) *segment.Follower { return l.followers[i] }
+
+// leader is the leadership if it serves, or the error to answer.
+func (p *Partition) leader() (*leadership, error) {
+	l := p.lead
+	switch {
+	case l == nil:
+		e := mqerr.New(mqerr.NotLeader, "this node does not lead the partition")
+		if p.head.Open != nil {
+			e.Leader = p.head.Open.LeaderNode()
+		}
+		return nil, e
+	case !p.quorate(l):
+		return nil, mqerr.New(mqerr.NoQuorum, "fewer than %d of %d replicas answer", l.seg.Segment().Quorum, len(l.followers))
+	}
+	return l, nil
+}
+
+// whenServing runs a request once the leader serves, at once if it does. Before that requests are parked,
+// up to a bound; without leadership fail is called with the reason.
+func (p *Partition) whenServing(fail func(error), run func(l *leadership)) {
+	if l := p.lead; l != nil && !l.serving {
+		if len(p.parked) >= maxParked {
+			fail(mqerr.New(mqerr.Overloaded, "the leader is still loading"))
+			return
+		}
+		p.parked = append(p.parked, func() { p.whenServing(fail, run) })
+		return
+	}
+	l, err := p.leader()
+	if err != nil {
+		fail(err)
+		return
+	}
+	run(l)
+}
+
+// quorate says whether a quorum of replicas was heard within the last second.
+func (p *Partition) quorate(l *leadership) bool {
+	s := l.seg.Segment()
+	if s.Quorum == 1 {
+		return true
+	}
+	heard, now := 1, time.Now()
+	for i, r := range s.Replicas {
+		if i != l.seg.Self() && now.Sub(p.env.Peers.Heard(r.Store)) < quorumSilence {
+			heard++
+		}
+	}
+	return heard >= s.Quorum
+}
+
+// resign ends the leadership, if there is one. Answers that wait are known only where end is: what lies
+// beyond it was never stored for anyone; the rest may or may not be, as far as this node can know.
+func (p *Partition) resign(cause error, end *mq.Position) {
+	l := p.lead
+	if l == nil {
+		return
+	}
+	p.lead = nil
+	p.close(l)
+	for _, b := range l.batches {
+		p.env.Waiting.Add(-int64(len(b.body)))
+		b.reply.fail(cause)
+	}
+	for _, w := range l.await {
+		switch {
+		case end != nil && end.Before(w.at):
+			w.done(cause)
+		default:
+			w.done(mqerr.New(mqerr.OutcomeUnknown, "leadership ended before the answer was sure"))
+		}
+	}
+	for _, done := range l.unplaced {
+		done(cause)
+	}
+}
+
+// unpark runs the requests that waited for the leader to serve, or to be known as gone.
+func (p *Partition) unpark() {
+	if l := p.lead; l != nil && !l.serving {
+		return
+	}
+	parked := p.parked
+	p.parked = nil
+	for _, run := range parked {
+		run()
+	}
+}
+
+// close releases what a leadership holds besides its answers.
+func (p *Partition) close(l *leadership) {
+	l.cancel()
+	l.seg.Seal()
+	if l.behind != nil {
+		l.behind.Stop()
+	}
+	p.env.Timers.Forget(p)
+}
+
+// sealedBy stops the leader at once when a replica, a peer or etcd says that its segment is sealed. Answers
+// wait for the head to say what was kept.
+func (p *Partition) sealedBy(l *leadership, who string) {
+	if l.seg.Sealed() {
+		return
+	}
+	p.log.Info("the open segment is sealed", "segment", l.seg.Segment().ID, "by", who)
+	l.seg.Seal()
+	p.env.WantSeal(l.seg.Segment().ID, "sealed by "+who)
+}
+
+// follow connects to the followers that have a stream and asks for their tails.
+func (p *Partition) follow(l *leadership) {
+	for i := range l.followers {
+		if l.followers[i] != nil {
+			p.connect(l, i)
+		}
+	}
+}
+
+func (p *Partition) connect(l *leadership, i int) {
+	s := l.seg.Segment()
+	if !p.env.Peers.Connected(s.Replicas[i].Store) {
+		return
+	}
+	l.followers[i].Connect()
+	if !p.env.Peers.Send(s.Replicas[i].Store, frame.TypeAsk, &frame.Ask{Segments: []mq.SegmentID{s.ID}}) {
+		l.followers[i].Disconnect()
+	}
+}
+
+// PeerUp says that a stream to a follower's node began, PeerDown that it ended.
+func (p *Partition) PeerUp(id mq.StoreID) {
+	p.post(func() {
+		if l := p.lead; l != nil {
+			if i := l.seg.Segment().ReplicaIndex(id); i >= 0 && l.followers[i] != nil {
+				p.connect(l, i)
+			}
+		}
+	})
+}
+
+// PeerDown see PeerUp.
+func (p *Partition) PeerDown(id mq.StoreID) {
+	p.post(func() {
+		if l := p.lead; l != nil {
+			if i := l.seg.Segment().ReplicaIndex(id); i >= 0 && l.followers[i] != nil {
+				l.followers[i].Disconnect()
+			}
+		}
+	})
+}

@@ -1,0 +1,24 @@
+package replica
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics are counted over all partitions of a node.
+type Metrics struct {
+	Appended, Delivered, ReadErrors, Faults, Opened prometheus.Counter
+}
+
+// NewMetrics makes the metrics and registers them.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "splashdam", Subsystem: "partition", Name: name, Help: help})
+		reg.MustRegister(c)
+		return c
+	}
+	return &Metrics{
+		Appended:   counter("appended_messages_total", "Messages that got an offset on this node."),
+		Delivered:  counter("delivered_messages_total", "Messages that were handed out by this node."),
+		ReadErrors: counter("read_errors_total", "Messages that could not be read when they were to be handed out."),
+		Faults:     counter("faults_total", "Partitions that were stopped here because an invariant was broken."),
+		Opened:     counter("leaderships_total", "Segments that this node began to lead."),
+	}
+}

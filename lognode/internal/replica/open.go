@@ -1,0 +1,218 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/segment"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// SetHead tells the partition what etcd says of it. Older values than the newest are ignored.
+func (p *Partition) SetHead(h mq.Head) {
+	p.post(func() {
+		if h.Revision <= p.head.Revision {
+			return
+		}
+		p.head = h
+		if h.Last != nil {
+			if c := p.copies[h.Last.ID]; c != nil {
+				p.decideEnd(c, h.Last.End)
+			}
+		}
+		if l := p.lead; l != nil && (h.Open == nil || h.Open.ID != l.seg.Segment().ID) {
+			p.succeeded(l)
+		}
+		p.lookForLead()
+		p.unpark()
+	})
+}
+
+// succeeded ends a leadership whose segment is no longer the open one. If this node leads the next one too
+// and nothing was lost in between, the state and everybody who waits go over to it (a roll).
+func (p *Partition) succeeded(l *leadership) {
+	h := p.head
+	var end *mq.Position
+	switch s := l.seg.Segment(); {
+	case h.Last != nil && h.Last.ID == s.ID:
+		end = &h.Last.End
+	case h.Open != nil && h.Open.Base == s.Base: // empty, and replaced
+		end = &h.Open.Base
+	}
+	cause := mqerr.New(mqerr.NotLeader, "the partition has another leader now")
+	if h.Open != nil {
+		cause.Leader = h.Open.LeaderNode()
+	}
+	if !l.serving || !p.mine(h.Open) || end == nil || *end != l.seg.Next() || p.copies[h.Open.ID] == nil {
+		p.resign(cause, end)
+		return
+	}
+	next, err := p.newLeadership(h.Open, l.seg.Prev(), l.seg.Stamp())
+	if err != nil {
+		p.stop(err)
+		return
+	}
+	next.machine, next.batches, next.batchBytes = l.machine, l.batches, l.batchBytes
+	next.await, next.unplaced = l.await, l.unplaced
+	p.close(l)
+	p.lead = next
+	p.open(next)
+}
+
+// mine says whether this run of this node is the leader of s.
+func (p *Partition) mine(s *mq.Segment) bool {
+	return s != nil && s.Leader == p.env.Store.Identity()
+}
+
+// lookForLead begins to lead if etcd names this incarnation and the copy is here.
+func (p *Partition) lookForLead() {
+	s := p.head.Open
+	if p.lead != nil || p.fault != "" || !p.mine(s) {
+		return
+	}
+	h := p.copies[s.ID]
+	if h == nil || h.damaged || h.copy.Sealing() || h.copy.Queued() != s.Base {
+		return // one incarnation leads a segment once: what is not fresh is sealed by the controller
+	}
+	l, err := p.newLeadership(s, s.Base, 0)
+	if err != nil {
+		p.stop(err)
+		return
+	}
+	p.lead = l
+	p.open(l)
+}
+
+func (p *Partition) newLeadership(s *mq.Segment, prev mq.Position, stamp int64) (*leadership, error) {
+	leader, err := segment.NewLeader(*s, prev, stamp)
+	if err != nil {
+		return nil, err
+	}
+	l := &leadership{seg: leader, followers: make([]*segment.Follower, len(s.Replicas))}
+	l.ctx, l.cancel = context.WithCancel(p.ctx)
+	for i := range s.Replicas {
+		if i != leader.Self() {
+			l.followers[i] = segment.NewFollower(s.Base)
+		}
+	}
+	return l, nil
+}
+
+// open does what comes between being named and serving: read the key back, bring the suffix of the
+// last segment to a quorum, load the state. It goes on until that is done or the leadership ends.
+func (p *Partition) open(l *leadership) {
+	p.log.Info("leading", "segment", l.seg.Segment().ID, "base", l.seg.Segment().Base)
+	id, kept := l.seg.Segment().ID, l.machine
+	p.work.Add(1)
+	go func() {
+		defer p.work.Done()
+		_, err := backoff.Retry(l.ctx, func() (struct{}, error) {
+			o, err := p.prepare(l.ctx, id, kept)
+			if err != nil {
+				p.log.Warn("can't serve yet", "segment", id, "err", err)
+				return struct{}{}, err
+			}
+			p.post(func() { p.opened(l, o) })
+			return struct{}{}, nil
+		}, backoff.WithBackOff(openBackoff()), backoff.WithMaxElapsedTime(0))
+		if err != nil && l.ctx.Err() == nil {
+			p.log.Error("gave up opening", "err", err)
+		}
+	}()
+}
+
+func openBackoff() backoff.BackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = 20*time.Millisecond, time.Second
+	return b
+}
+
+// loaded is what a new leader needs to serve.
+type loaded struct {
+	chain   []mq.Segment
+	machine *delivery.Machine
+	prev    mq.Position
+	stamp   int64
+}
+
+// prepare runs beside the partition and may be tried again.
+func (p *Partition) prepare(ctx context.Context, id mq.SegmentID, kept *delivery.Machine) (loaded, error) {
+	head, chain, err := p.env.Chain.Chain(ctx, p.id)
+	if err != nil {
+		return loaded{}, err
+	}
+	if head.Open == nil || head.Open.ID != id {
+		return loaded{}, fmt.Errorf("segment %d is not the open one any more", id)
+	}
+	o := loaded{chain: chain, machine: kept}
+	if head.Last != nil {
+		if err := p.repairSuffix(ctx, head.Last); err != nil {
+			return loaded{}, err
+		}
+	}
+	if kept != nil {
+		return o, nil
+	}
+	return o, p.load(ctx, &o)
+}
+
+// opened begins to serve.
+func (p *Partition) opened(l *leadership, o loaded) {
+	if p.lead != l || l.serving {
+		return
+	}
+	s := l.seg.Segment()
+	if l.machine == nil { // not kept over a roll: continue the chain as it was read
+		seg, err := segment.NewLeader(*s, o.prev, o.stamp)
+		if err != nil {
+			p.stop(err)
+			return
+		}
+		if l.seg.Sealed() {
+			seg.Seal()
+		}
+		l.seg = seg
+	}
+	l.machine, l.chain, l.serving = o.machine, o.chain, true
+	l.machine.Commit(s.Base.Offset)
+	l.machine.Lead(s.Number, time.Now().UnixNano())
+	l.seg.Chained()
+	l.release()
+	p.follow(l)
+	p.syncGroups(l)
+	p.env.Metrics.Opened.Inc()
+	if len(l.machine.Groups()) > 0 && !l.seg.Sealed() {
+		p.checkpoint(l)
+	}
+	p.unpark()
+}
+
+// syncGroups takes up groups that were started before this partition was made: it begins at 0 for them. It
+// also forgets groups that were deleted while the partition had no leader.
+func (p *Partition) syncGroups(l *leadership) {
+	now := time.Now().UnixNano()
+	known := map[mq.GroupID]bool{}
+	for _, g := range l.machine.Groups() {
+		known[g.ID] = true
+	}
+	for _, g := range p.env.Chain.Groups(p.id.Topic) {
+		switch {
+		case g.Deleted && known[g.ID]:
+			p.logged(l.machine.DeleteGroup(now, g.ID))
+		case !g.Deleted && (g.Started || known[g.ID]):
+			p.logged(l.machine.EnsureGroup(now, delivery.GroupConfig{ID: g.ID, Name: g.Name, Version: g.Version,
+				Settings: g.Settings, Paused: g.Paused}))
+		}
+	}
+}
+
+func (p *Partition) logged(err error) {
+	if err != nil {
+		p.log.Warn("a group could not be taken up", "err", err)
+	}
+}

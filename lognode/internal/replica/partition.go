@@ -1,0 +1,217 @@
+// Package replica is the goroutine that owns a partition on this node: as the leader of its open segment,
+// as a follower, or as a holder of old segments. It joins the pure packages (segment, delivery) with the
+// store, the peers and the clock.
+//
+// Everything that touches a partition's state is an event: a function posted to its inbox and run by its
+// one goroutine, in order. After the events that were waiting have run, what they produced is placed as
+// one entry (flush). Nothing on that goroutine waits for a disk or a network: reads of old entries, loading
+// of state and calls to peers run beside it and post their result.
+//
+// A publish: Append -> flush (place, give to the store, send to followers) -> durable and acked -> commit ->
+// answer.
+package replica
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/store"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/link"
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// Peers is what a partition needs of the other nodes. Calls never block, but for those with a context.
+type Peers interface {
+	// Send queues a frame on the stream to a follower; false if there is no stream now.
+	Send(to mq.StoreID, t frame.Type, body link.Encoder) bool
+	// Heard is when the node last sent anything, zero for never.
+	Heard(from mq.StoreID) time.Time
+	// Connected says whether there is a stream to the follower.
+	Connected(to mq.StoreID) bool
+	// Client makes control calls to a node.
+	Client(to mq.StoreID) (mqpb.LogNodeClient, error)
+}
+
+// Chain is what a partition needs of etcd.
+type Chain interface {
+	// Chain is a linearizable read of the partition's key and of all sealed segments that still exist, in
+	// order, the newest included.
+	Chain(ctx context.Context, p mq.PartitionID) (mq.Head, []mq.Segment, error)
+	// Groups are the topic's groups, as the node's view has them.
+	Groups(t mq.TopicID) []meta.Group
+}
+
+// Env is what all partitions of a node share.
+type Env struct {
+	Log    *slog.Logger
+	Store  *store.Store
+	Peers  Peers
+	Chain  Chain
+	Timers *Timers
+	Cache  *EntryCache
+	// Wake tells gateways that a group has messages ready. It never blocks.
+	Wake func(p mq.PartitionID, g mq.GroupID)
+	// WantSeal asks the controller to seal a segment that this node leads. It never blocks.
+	WantSeal func(s mq.SegmentID, reason string)
+	// Secret is the receipt key with a number, or nil.
+	Secret  func(number uint32) []byte
+	Metrics *Metrics
+	// SegmentBytes is where a segment rolls.
+	SegmentBytes int64
+	// Waiting counts the bytes of appends that no entry holds yet, over all partitions of the node.
+	Waiting atomic.Int64
+	// Readers bounds the goroutines that read beside the partitions.
+	Readers chan struct{}
+}
+
+const (
+	// maxWaiting bounds the bytes of appends that wait on one node; beyond it publishes are answered overloaded.
+	maxWaiting = 256 << 20
+	// maxParked bounds the requests that wait while a partition's leader loads its state.
+	maxParked = 10_000
+	// quorumSilence is how long a leader without answers from a quorum goes on taking requests.
+	quorumSilence = time.Second
+	// checkpointEvery is how much journal a new leader has to replay at most, about.
+	checkpointEvery = 64 << 20
+	// writeBehind is how long a first hand-over may wait for an entry of its own.
+	writeBehind = 5 * time.Millisecond
+)
+
+// Partition is one partition on this node. Its methods may be called by anyone and never block.
+type Partition struct {
+	env *Env
+	id  mq.PartitionID
+	log *slog.Logger
+
+	mu     sync.Mutex
+	events []func()
+	closed bool
+	wake   chan struct{} // capacity 1
+
+	done   chan struct{}
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup // goroutines beside the owner
+
+	// Owned by the partition's goroutine:
+	head   mq.Head
+	copies map[mq.SegmentID]*held
+	lead   *leadership // nil unless this node leads the open segment
+	parked []func()    // requests that wait for the leader to open
+	fault  string      // an invariant was broken: the partition stopped here
+}
+
+// New starts the partition's goroutine; Close ends it.
+func New(env *Env, id mq.PartitionID) *Partition {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &Partition{env: env, id: id, log: env.Log.With("partition", id.String()), wake: make(chan struct{}, 1),
+		done: make(chan struct{}), ctx: ctx, cancel: cancel, copies: map[mq.SegmentID]*held{}}
+	go p.run()
+	return p
+}
+
+// ID is the partition's identity.
+func (p *Partition) ID() mq.PartitionID { return p.id }
+
+// Close stops the partition and waits for its goroutines. Requests that wait are answered no_leader or
+// outcome_unknown.
+func (p *Partition) Close() {
+	p.post(func() {
+		p.resign(mqerr.New(mqerr.NoLeader, "the node is stopping"), nil)
+		p.unpark()
+	})
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.signal()
+	<-p.done
+	p.cancel()
+	p.work.Wait()
+}
+
+// post adds an event. Events after Close are dropped, and false is answered.
+func (p *Partition) post(event func()) bool {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return false
+	}
+	p.events = append(p.events, event)
+	p.mu.Unlock()
+	p.signal()
+	return true
+}
+
+func (p *Partition) signal() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *Partition) run() {
+	defer close(p.done)
+	var batch []func()
+	for range p.wake {
+		p.mu.Lock()
+		batch, p.events = p.events, batch[:0]
+		closed := p.closed
+		p.mu.Unlock()
+		for i, event := range batch {
+			event()
+			batch[i] = nil
+		}
+		p.flush()
+		p.announce()
+		if closed {
+			return
+		}
+	}
+}
+
+// beside runs work that may block on a goroutine of its own, within the node's bound, and waits for none.
+func (p *Partition) beside(work func(ctx context.Context)) {
+	p.work.Add(1)
+	go func() {
+		defer p.work.Done()
+		select {
+		case p.env.Readers <- struct{}{}:
+		case <-p.ctx.Done():
+		}
+		defer func() {
+			select {
+			case <-p.env.Readers:
+			default:
+			}
+		}()
+		work(p.ctx)
+	}()
+}
+
+// stop ends this partition's service after a broken invariant: nothing is served rather than something wrong.
+// The process and the other partitions go on.
+func (p *Partition) stop(err error) {
+	if p.fault != "" {
+		return
+	}
+	p.fault = err.Error()
+	p.env.Metrics.Faults.Inc()
+	p.log.Error("an invariant is broken: this partition is stopped on this node", "err", err)
+	p.resign(mqerr.New(mqerr.NoLeader, "the partition is stopped: %s", p.fault), nil)
+	p.unpark()
+}
+
+// Reply answers a request: with a frame, or TypeError and a frame.Error.
+type Reply func(t frame.Type, body link.Encoder)
+
+func (r Reply) fail(err error) {
+	e := frame.ErrorOf(err)
+	r(frame.TypeError, &e)
+}

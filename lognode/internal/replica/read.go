@@ -1,0 +1,281 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/splashdam/splashdam/lognode/internal/store"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// journal is what a read needs to know: the sealed segments in order, the open one with how far it is committed.
+// It is a snapshot; readers run beside the partition.
+type journal struct {
+	sealed []mq.Segment
+	open   mq.Segment // End is the commit position
+}
+
+func (l *leadership) journal() journal {
+	open := *l.seg.Segment()
+	open.End = l.seg.Commit()
+	return journal{l.chain, open}
+}
+
+// first is the first offset that is kept.
+func (j *journal) first() uint64 {
+	if len(j.sealed) > 0 {
+		return j.sealed[0].Base.Offset
+	}
+	return j.open.Base.Offset
+}
+
+func (j *journal) len() int { return len(j.sealed) + 1 }
+
+func (j *journal) at(i int) *mq.Segment {
+	if i < len(j.sealed) {
+		return &j.sealed[i]
+	}
+	return &j.open
+}
+
+// find is the segment that holds a message offset, or nil.
+func (j *journal) find(offset uint64) *mq.Segment {
+	i := sort.Search(j.len(), func(i int) bool { return offset < j.at(i).End.Offset })
+	if i == j.len() || offset < j.at(i).Base.Offset {
+		return nil
+	}
+	return j.at(i)
+}
+
+// entry reads the entry that holds an offset, through the node's cache.
+func (p *Partition) entry(ctx context.Context, j *journal, offset uint64) (*mq.Entry, error) {
+	s := j.find(offset)
+	if s == nil {
+		return nil, fmt.Errorf("offset %d is in no segment", offset)
+	}
+	if e := p.env.Cache.Get(s.ID, offset); e != nil {
+		return e, nil
+	}
+	data, err := p.env.Store.EntryAt(s.ID, offset)
+	if err != nil {
+		if data, err = p.remoteEntry(ctx, s, offset, err); err != nil {
+			return nil, err
+		}
+	}
+	e, err := mq.ParseEntry(data)
+	if err != nil {
+		return nil, err
+	}
+	if offset < e.At.Offset || offset >= e.Next().Offset {
+		return nil, fmt.Errorf("%w: the entry at %s does not hold offset %d", mq.ErrCorrupt, e.At, offset)
+	}
+	p.env.Cache.Put(&e, len(data))
+	return &e, nil
+}
+
+// remoteEntry asks the other replicas for what this store lacks or can't read.
+func (p *Partition) remoteEntry(ctx context.Context, s *mq.Segment, offset uint64, cause error) ([]byte, error) {
+	if !errors.Is(cause, store.ErrNotFound) && !errors.Is(cause, store.ErrDamaged) {
+		return nil, cause
+	}
+	for _, r := range s.Replicas {
+		if r.Store == p.env.Store.Identity().Store {
+			continue
+		}
+		c, err := p.env.Peers.Client(r.Store)
+		if err != nil {
+			continue
+		}
+		res, err := c.ReadSegment(ctx, &mqpb.ReadSegmentRequest{Segment: uint64(s.ID), Holding: true, Offset: offset, MaxBytes: 1})
+		if err == nil && res.Known && len(res.Entries) > 0 {
+			return res.Entries[0], nil
+		}
+	}
+	return nil, cause
+}
+
+// chunks reads up to count messages from first on, in pieces of stored batches. It ends before a batch that would
+// exceed budget bytes, but answers at least one message. n is how many it got, also with an error.
+func (p *Partition) chunks(ctx context.Context, j journal, first uint64, count uint32, budget int) (out []frame.Chunk, n uint32, size int, err error) {
+	for n < count && (size < budget || n == 0) {
+		e, err := p.entry(ctx, &j, first+uint64(n))
+		if err != nil {
+			return out, n, size, err
+		}
+		at := e.At.Offset
+		for rest := e.Records; len(rest) > 0 && n < count && (size < budget || n == 0); {
+			var rec mq.Record
+			if rec, rest, err = mq.NextRecord(rest); err != nil {
+				return out, n, size, err
+			}
+			if rec.Kind != mq.KindMessages {
+				continue
+			}
+			b, err := mq.ParseBatch(rec.Body)
+			if err != nil {
+				return out, n, size, err
+			}
+			skip := first + uint64(n) - at
+			if first+uint64(n) >= at+uint64(b.Count) {
+				at += uint64(b.Count)
+				continue
+			}
+			take := min(uint32(b.Count)-uint32(skip), count-n)
+			c, took, err := chunkOf(&b, rec.Body, int(skip), int(take), budget-size)
+			if err != nil {
+				return out, n, size, err
+			}
+			c.First, c.Stamp = at, e.Stamp
+			out = append(out, c)
+			n += uint32(took)
+			size += len(c.Batch)
+			at += uint64(b.Count)
+			if took < int(take) {
+				return out, n, size, nil
+			}
+		}
+	}
+	return out, n, size, nil
+}
+
+// chunkOf is a part of a batch: the batch itself if all of it is wanted, a smaller batch, or for a
+// compressed one the batch with ordinals.
+func chunkOf(b *mq.Batch, body []byte, skip, take, budget int) (frame.Chunk, int, error) {
+	if mean := len(body)/b.Count + 1; b.Codec == mq.CodecNone && take*mean > budget {
+		take = max(1, budget/mean) // by the mean size; the next call gets the rest
+	}
+	if take == b.Count {
+		return frame.Chunk{Batch: body}, take, nil
+	}
+	ordinals := make([]int, take)
+	wanted := make([]uint32, take)
+	for i := range ordinals {
+		ordinals[i], wanted[i] = skip+i, uint32(skip+i)
+	}
+	sliced, ok, err := b.Slice(nil, ordinals)
+	if err != nil {
+		return frame.Chunk{}, 0, err
+	}
+	if !ok {
+		return frame.Chunk{Ordinals: wanted, Batch: body}, take, nil
+	}
+	return frame.Chunk{Ordinals: wanted, Sliced: true, Batch: sliced}, take, nil
+}
+
+// Read answers committed messages without a group.
+func (p *Partition) Read(r frame.Read, reply Reply) {
+	ok := p.post(func() {
+		p.whenServing(reply.fail, func(l *leadership) {
+			j := l.journal()
+			p.beside(func(ctx context.Context) {
+				done, err := p.read(ctx, j, r)
+				if err != nil {
+					reply.fail(err)
+					return
+				}
+				reply(frame.TypeReadDone, &done)
+			})
+		})
+	})
+	if !ok {
+		reply.fail(mqerr.New(mqerr.NoLeader, "the node is stopping"))
+	}
+}
+
+func (p *Partition) read(ctx context.Context, j journal, r frame.Read) (frame.ReadDone, error) {
+	done := frame.ReadDone{First: j.first(), End: j.open.End.Offset}
+	from, err := p.placeOf(ctx, &j, r.From)
+	if err != nil {
+		return done, err
+	}
+	to, err := p.placeOf(ctx, &j, r.To)
+	if err != nil {
+		return done, err
+	}
+	if from < done.First {
+		return done, mqerr.New(mqerr.OffsetExpired, "offset %d is no longer kept; the first one is %d", from, done.First)
+	}
+	if from > done.End {
+		return done, mqerr.New(mqerr.OffsetOutOfRange, "offset %d is beyond the end; the next one is %d", from, done.End)
+	}
+	to = min(to, done.End)
+	done.Next = from
+	if r.Backward {
+		done.Next = to
+	}
+	if from >= to || r.Limit == 0 {
+		return done, nil
+	}
+	n := uint32(min(uint64(r.Limit), to-from))
+	if r.Backward {
+		from = to - uint64(n)
+	}
+	chunks, got, _, err := p.chunks(ctx, j, from, n, int(r.MaxBytes))
+	if err != nil {
+		return done, mqerr.New(mqerr.Internal, "reading offset %d: %w", from+uint64(got), err)
+	}
+	done.Chunks, done.Next = chunks, from+uint64(got)
+	if r.Backward { // the newest ones are wanted: what did not fit is at the wrong end, so ask for fewer
+		for got < n && n > 1 {
+			n /= 2
+			from = to - uint64(n)
+			if chunks, got, _, err = p.chunks(ctx, j, from, n, int(r.MaxBytes)); err != nil {
+				return done, mqerr.New(mqerr.Internal, "reading offset %d: %w", from+uint64(got), err)
+			}
+		}
+		done.Chunks, done.Next = chunks, from
+	}
+	return done, nil
+}
+
+// placeOf turns a place into an offset.
+func (p *Partition) placeOf(ctx context.Context, j *journal, at frame.Place) (uint64, error) {
+	switch at.Where {
+	case frame.Earliest:
+		return j.first(), nil
+	case frame.Latest:
+		return j.open.End.Offset, nil
+	case frame.AtTime:
+		return p.offsetAt(ctx, j, int64(at.Value))
+	}
+	return at.Value, nil
+}
+
+// offsetAt is the first offset whose stamp is not before t, or the end.
+func (p *Partition) offsetAt(ctx context.Context, j *journal, t int64) (uint64, error) {
+	for i := range j.len() {
+		s := j.at(i)
+		if s.Base == s.End {
+			continue
+		}
+		at, ok, err := p.stampSearch(ctx, s, t)
+		if err != nil {
+			return 0, err
+		}
+		if ok && at.Before(s.End) {
+			return min(at.Offset, s.End.Offset), nil
+		}
+	}
+	return j.open.End.Offset, nil
+}
+
+func (p *Partition) stampSearch(ctx context.Context, s *mq.Segment, t int64) (mq.Position, bool, error) {
+	if _, ok := p.env.Store.Segment(s.ID); ok {
+		return p.env.Store.FirstStampAtLeast(s.ID, t)
+	}
+	var at mq.Position
+	found := false
+	err := p.walk(ctx, s, s.Base, func(e *mq.Entry) error {
+		if e.Stamp < t {
+			return nil
+		}
+		at, found = e.At, true
+		return errStop
+	})
+	return at, found, err
+}

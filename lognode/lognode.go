@@ -1,0 +1,285 @@
+// Package lognode is the tier that owns data: it stores segments of partitions, replicates them, decides
+// deliveries and keeps their times. What a gateway asks comes in through gateways.go, what other nodes send
+// through peers.go, control calls through server.go; each partition is owned by one goroutine of
+// internal/replica.
+package lognode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/splashdam/splashdam/lognode/internal/replica"
+	"github.com/splashdam/splashdam/lognode/internal/store"
+	"github.com/splashdam/splashdam/shared/bus"
+	"github.com/splashdam/splashdam/shared/link"
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// maxReaders bounds what a node reads from disk or from others at the same time, beside its partitions.
+const maxReaders = 64
+
+// Node is one log node.
+type Node struct {
+	cfg   Config
+	log   *slog.Logger
+	store *store.Store
+	meta  *meta.Store
+	view  *meta.View
+	bus   *bus.Bus
+	env   *replica.Env
+	peers *peers
+	wants *wants
+
+	server   *grpc.Server
+	listener net.Listener
+	lease    *meta.Registration
+
+	mu         sync.Mutex
+	partitions map[mq.PartitionID]*replica.Partition
+	streams    uint64 // the last gateway stream's number
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+}
+
+// Start opens the store, registers the node and serves. ctx bounds the start only. The first
+// start waits for a coordinator to name the cluster.
+func Start(ctx context.Context, cfg Config, log *slog.Logger, reg prometheus.Registerer) (*Node, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("lognode: configuration: %w", err)
+	}
+	if err := makeDir(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("lognode: %w", err)
+	}
+	n := &Node{cfg: cfg, log: log.With("node", cfg.Name), partitions: map[mq.PartitionID]*replica.Partition{}}
+	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if err := n.start(ctx, reg); err != nil {
+		return nil, errors.Join(fmt.Errorf("lognode %s: %w", cfg.Name, err), n.close(context.WithoutCancel(ctx)))
+	}
+	return n, nil
+}
+
+func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error) {
+	if n.listener, err = net.Listen("tcp", n.cfg.Listen); err != nil {
+		return err
+	}
+	if n.store, err = store.Open(n.cfg.store(), n.log, reg); err != nil {
+		return err
+	}
+	if n.meta, err = meta.Connect(ctx, n.cfg.Etcd, n.log); err != nil {
+		return err
+	}
+	n.view = meta.NewView(n.meta, n.log)
+	n.goRun(func() { _ = n.view.Run(n.ctx) })
+	if err := n.join(ctx); err != nil {
+		return err
+	}
+	n.bus = bus.Connect(n.view, n.cfg.Name, n.log)
+	n.peers = newPeers(n)
+	n.wants = newWants(n)
+	n.env = &replica.Env{Log: n.log, Store: n.store, Peers: n.peers, Chain: chain{n.meta, n.view}, Timers: replica.NewTimers(),
+		Cache: &replica.EntryCache{}, Wake: n.wakeGateways, WantSeal: n.wants.seal, Secret: n.view.Secret,
+		Metrics: replica.NewMetrics(reg), SegmentBytes: n.cfg.SegmentBytes, Readers: make(chan struct{}, maxReaders)}
+	for _, info := range n.store.Segments() {
+		n.partition(info.Segment.Partition).Adopt(info)
+	}
+	n.server = grpc.NewServer(link.ServerOptions()...)
+	mqpb.RegisterLogNodeServer(n.server, &server{node: n})
+	n.goRun(func() { _ = n.server.Serve(n.listener) })
+	n.goRun(n.follow)
+	n.goRun(n.wants.run)
+	n.goRun(n.tidy)
+	id := n.store.Identity()
+	n.lease, err = n.meta.Register(ctx, meta.NodeKey(n.cfg.Name), meta.Node{Name: n.cfg.Name, Store: id.Store, Boot: id.Boot,
+		Addr: n.address(), Zone: n.cfg.Zone, Capacity: n.cfg.Capacity}, n.cfg.LeaseTTL, n.healthy)
+	if err != nil {
+		return err
+	}
+	n.log.Info("log node serves", "addr", n.address(), "store", id.Store, "boot", id.Boot)
+	return nil
+}
+
+// join waits for the cluster's name and makes sure that this store belongs to it and is no old copy.
+func (n *Node) join(ctx context.Context) error {
+	select {
+	case <-n.view.Ready():
+	case <-ctx.Done():
+		return fmt.Errorf("no coordinator answers at %v: %w", n.cfg.Etcd, ctx.Err())
+	}
+	err := n.view.WaitFor(ctx, func(v *meta.View) bool { number, _ := v.NewestSecret(); return v.ClusterID() != "" && number > 0 })
+	if err != nil {
+		return fmt.Errorf("the cluster has no name yet: %w", err)
+	}
+	if err := n.store.SetClusterID(n.view.ClusterID()); err != nil {
+		return err
+	}
+	return n.meta.RaiseBoot(ctx, n.store.Identity())
+}
+
+// healthy gates every sign of life: a node whose disk stalls or failed is not alive, whatever its process does.
+func (n *Node) healthy(ctx context.Context) error {
+	if err := n.store.Err(); err != nil {
+		return err
+	}
+	return n.store.Probe(ctx)
+}
+
+// Addr is where the node serves gRPC.
+func (n *Node) Addr() string { return n.listener.Addr().String() }
+
+// address is what the node registers; the port is the real one where the configured one is 0.
+func (n *Node) address() string {
+	if _, port, err := net.SplitHostPort(n.cfg.advertise()); err == nil && port == "0" {
+		return n.Addr()
+	}
+	return n.cfg.advertise()
+}
+
+// goRun runs f on a goroutine that close waits for.
+func (n *Node) goRun(f func()) {
+	n.work.Add(1)
+	go func() {
+		defer n.work.Done()
+		f()
+	}()
+}
+
+// partition is the partition's owner here, made when it is first needed.
+func (n *Node) partition(id mq.PartitionID) *replica.Partition {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.partitions[id]
+	if p == nil {
+		p = replica.New(n.env, id)
+		n.partitions[id] = p
+	}
+	return p
+}
+
+// known is the partition's owner here, or nil.
+func (n *Node) known(id mq.PartitionID) *replica.Partition {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.partitions[id]
+}
+
+func (n *Node) all() []*replica.Partition {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := make([]*replica.Partition, 0, len(n.partitions))
+	for _, p := range n.partitions {
+		out = append(out, p)
+	}
+	return out
+}
+
+func (n *Node) wakeGateways(p mq.PartitionID, g mq.GroupID) {
+	n.bus.PublishWake(p.Topic, bus.Pair{Partition: p.Number, Group: g})
+}
+
+// Stop gives up the registration, lets the controller move leadership while other nodes can take it, and
+// ends everything within seconds.
+func (n *Node) Stop(ctx context.Context) error {
+	if n.lease != nil {
+		n.lease.Close()
+		n.lease = nil
+	}
+	n.bus.Look("node " + n.cfg.Name + " stops")
+	moved, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if len(n.view.Nodes()) > 0 {
+		_ = n.view.WaitFor(moved, func(v *meta.View) bool { return !n.leadsReplicated() })
+	}
+	return n.close(ctx)
+}
+
+// leadsReplicated says whether etcd still names this run as the leader of a segment that another node could lead.
+func (n *Node) leadsReplicated() bool {
+	id := n.store.Identity()
+	for _, h := range n.view.HeadsOf(id.Store) {
+		if h.Open != nil && h.Open.Leader == id && len(h.Open.Replicas) > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// close ends what start began, in the opposite order; it also serves a start that failed half way.
+func (n *Node) close(ctx context.Context) error {
+	if n.lease != nil {
+		n.lease.Close()
+	}
+	n.mu.Lock()
+	partitions := n.partitions
+	n.partitions = map[mq.PartitionID]*replica.Partition{}
+	n.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, p := range partitions {
+		wg.Go(p.Close)
+	}
+	wg.Wait()
+	n.cancel()
+	if n.server != nil {
+		n.stopServer(ctx)
+	} else if n.listener != nil {
+		n.listener.Close()
+	}
+	if n.peers != nil {
+		n.peers.close()
+	}
+	n.work.Wait()
+	if n.env != nil {
+		n.env.Timers.Close()
+	}
+	if n.bus != nil {
+		n.bus.Close()
+	}
+	var errs []error
+	if n.meta != nil {
+		errs = append(errs, n.meta.Close())
+	}
+	if n.store != nil {
+		errs = append(errs, n.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// stopServer lets control calls that are under way finish, for a moment; the streams end at once, as their
+// partitions are closed.
+func (n *Node) stopServer(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n.server.GracefulStop()
+	}()
+	wait := time.NewTimer(300 * time.Millisecond)
+	defer wait.Stop()
+	select {
+	case <-done:
+	case <-wait.C:
+		n.server.Stop()
+	case <-ctx.Done():
+		n.server.Stop()
+	}
+	<-done
+}
+
+// chain is what partitions need of etcd.
+type chain struct {
+	*meta.Store
+	view *meta.View
+}
+
+// Groups are a topic's groups as the view has them.
+func (c chain) Groups(t mq.TopicID) []meta.Group { return c.view.Groups(t) }

@@ -1,0 +1,263 @@
+package lognode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/link"
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+const (
+	// heartbeat is how often each side of a stream between nodes says something.
+	heartbeat = 200 * time.Millisecond
+	// redial is how long a node waits before it opens a stream that ended again.
+	redial = 200 * time.Millisecond
+)
+
+// The metadata of a stream between nodes, checked by the one that is called.
+const (
+	metaNode    = "splashdam-node"
+	metaStore   = "splashdam-store"
+	metaBoot    = "splashdam-boot"
+	metaCluster = "splashdam-cluster"
+)
+
+// peers holds a stream to every other node: this node's entries go out on it, acknowledgements come back.
+type peers struct {
+	n *Node
+
+	mu      sync.Mutex
+	closed  bool
+	byStore map[mq.StoreID]*peer
+	heard   map[mq.StoreID]*atomic.Int64 // Unix nanoseconds; outlives the peer
+}
+
+// peer is the stream to one node, opened again and again until it is replaced.
+type peer struct {
+	node   meta.Node
+	conn   *grpc.ClientConn
+	client mqpb.LogNodeClient
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu     sync.Mutex
+	stream *link.Stream // nil while there is none that answered
+}
+
+func newPeers(n *Node) *peers {
+	return &peers{n: n, byStore: map[mq.StoreID]*peer{}, heard: map[mq.StoreID]*atomic.Int64{}}
+}
+
+// update takes up new nodes and new addresses. A node that etcd does not name now is kept: it may only have
+// lost its lease, and whether it answers is seen on its stream.
+func (ps *peers) update(nodes []meta.Node) {
+	for _, node := range nodes {
+		if node.Store == ps.n.store.Identity().Store {
+			continue
+		}
+		ps.mu.Lock()
+		was := ps.byStore[node.Store]
+		if ps.closed || was != nil && was.node.Addr == node.Addr && was.node.Boot == node.Boot {
+			ps.mu.Unlock()
+			continue
+		}
+		p, err := ps.dial(node)
+		if err == nil {
+			ps.byStore[node.Store] = p
+		}
+		ps.mu.Unlock()
+		if was != nil {
+			was.close()
+		}
+		if err != nil {
+			ps.n.log.Error("a node's address can't be used", "node", node.Name, "addr", node.Addr, "err", err)
+		}
+	}
+}
+
+func (ps *peers) dial(node meta.Node) (*peer, error) {
+	conn, err := grpc.NewClient(node.Addr, append(link.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ps.n.ctx)
+	p := &peer{node: node, conn: conn, client: mqpb.NewLogNodeClient(conn), cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		for ctx.Err() == nil {
+			err := ps.run(ctx, p)
+			ps.n.log.Debug("the stream to a node ended", "peer", node.Name, "err", err)
+			select {
+			case <-time.After(redial):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return p, nil
+}
+
+func (p *peer) close() {
+	p.cancel()
+	<-p.done
+	p.conn.Close()
+}
+
+func (ps *peers) close() {
+	ps.mu.Lock()
+	ps.closed = true
+	all := ps.byStore
+	ps.byStore = map[mq.StoreID]*peer{}
+	ps.mu.Unlock()
+	for _, p := range all {
+		p.close()
+	}
+}
+
+// run opens one stream and serves it until it ends. It counts as there once the other side has answered.
+func (ps *peers) run(ctx context.Context, p *peer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	id := ps.n.store.Identity()
+	t, err := p.client.Peer(metadata.AppendToOutgoingContext(ctx, metaNode, ps.n.cfg.Name, metaStore, string(id.Store),
+		metaBoot, strconv.FormatUint(id.Boot, 10), metaCluster, ps.n.store.ClusterID()))
+	if err != nil {
+		return err
+	}
+	s := link.NewStream(t)
+	heard := ps.clock(p.node.Store)
+	up := false
+	stop := beat(s)
+	err = s.Run(func(ft frame.Type, _ uint64, body []byte) error {
+		heard.Store(time.Now().UnixNano())
+		if !up {
+			up = true
+			p.set(s)
+			ps.each(func(x partitionEvents) { x.PeerUp(p.node.Store) })
+		}
+		if ft != frame.TypeAcks {
+			return nil
+		}
+		var acks frame.Acks
+		if err := acks.Parse(body); err != nil {
+			return err
+		}
+		for _, a := range acks.Acks {
+			if part := ps.n.holder(a.Segment); part != nil {
+				part.Acked(p.node.Store, a)
+			}
+		}
+		return nil
+	}, cancel)
+	stop()
+	if up {
+		p.set(nil)
+		ps.each(func(x partitionEvents) { x.PeerDown(p.node.Store) })
+	}
+	return err
+}
+
+type partitionEvents interface {
+	PeerUp(mq.StoreID)
+	PeerDown(mq.StoreID)
+}
+
+func (ps *peers) each(f func(partitionEvents)) {
+	for _, p := range ps.n.all() {
+		f(p)
+	}
+}
+
+// beat says something every 200 ms until the stream ends or stop is called, which waits for it.
+func beat(s *link.Stream) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(heartbeat)
+		defer tick.Stop()
+		for {
+			if err := s.Put(frame.TypeStatus, 0, &frame.Status{Clock: time.Now().UnixNano()}); errors.Is(err, link.ErrClosed) {
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
+	}
+}
+
+func (p *peer) set(s *link.Stream) {
+	p.mu.Lock()
+	p.stream = s
+	p.mu.Unlock()
+}
+
+func (p *peer) get() *link.Stream {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stream
+}
+
+func (ps *peers) clock(id mq.StoreID) *atomic.Int64 {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	c := ps.heard[id]
+	if c == nil {
+		c = &atomic.Int64{}
+		ps.heard[id] = c
+	}
+	return c
+}
+
+func (ps *peers) find(id mq.StoreID) *peer {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.byStore[id]
+}
+
+// Send queues a frame on the stream to a follower; false if there is none now or it is full.
+func (ps *peers) Send(to mq.StoreID, t frame.Type, body link.Encoder) bool {
+	p := ps.find(to)
+	if p == nil {
+		return false
+	}
+	s := p.get()
+	return s != nil && s.Put(t, 0, body) == nil
+}
+
+// Heard is when the node last sent anything, on either stream.
+func (ps *peers) Heard(from mq.StoreID) time.Time {
+	return time.Unix(0, ps.clock(from).Load())
+}
+
+// Connected says whether there is a stream to the node that it has answered on.
+func (ps *peers) Connected(to mq.StoreID) bool {
+	p := ps.find(to)
+	return p != nil && p.get() != nil
+}
+
+// Client makes control calls to a node that was seen since this one started.
+func (ps *peers) Client(to mq.StoreID) (mqpb.LogNodeClient, error) {
+	if p := ps.find(to); p != nil {
+		return p.client, nil
+	}
+	return nil, fmt.Errorf("store %.8s has not been seen", to)
+}

@@ -1,0 +1,304 @@
+package lognode
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/replica"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/link"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// server is the node's gRPC service: the two streams here, the control calls in control.go.
+type server struct {
+	mqpb.UnimplementedLogNodeServer
+	node *Node
+}
+
+func first(md metadata.MD, key string) string {
+	if v := md.Get(key); len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+// Peer takes entries from another node, which leads their segments, and acknowledges them.
+func (s *server) Peer(t mqpb.LogNode_PeerServer) error {
+	n := s.node
+	md, _ := metadata.FromIncomingContext(t.Context())
+	boot, err := strconv.ParseUint(first(md, metaBoot), 10, 64)
+	from := mq.Incarnation{Store: mq.StoreID(first(md, metaStore)), Boot: boot}
+	if err != nil || from.Store == "" {
+		return status.Error(codes.InvalidArgument, "the stream does not say whose it is")
+	}
+	if c := first(md, metaCluster); c != n.store.ClusterID() {
+		return status.Errorf(codes.FailedPrecondition, "this node belongs to cluster %s, not to %s", n.store.ClusterID(), c)
+	}
+	stream := link.NewStream(t)
+	heard := n.peers.clock(from.Store)
+	ack := func(a frame.Ack) {
+		_ = stream.Put(frame.TypeAcks, 0, &frame.Acks{Clock: time.Now().UnixNano(), Acks: []frame.Ack{a}})
+	}
+	stop := beat(stream)
+	defer stop()
+	return n.runUntil(t.Context(), stream, func(ft frame.Type, _ uint64, body []byte) error {
+		heard.Store(time.Now().UnixNano())
+		switch ft {
+		case frame.TypeEntries:
+			return s.entries(from, body, ack)
+		case frame.TypeAsk:
+			return s.asked(from, body, ack)
+		}
+		return nil
+	})
+}
+
+// runUntil serves a stream until it ends, ctx does, or the node does. Returning from the handler is what
+// ends the transport, and with it a Run that waits to receive; the node waits for that.
+func (n *Node) runUntil(ctx context.Context, stream *link.Stream, handle link.Handler) error {
+	defer stream.Close()
+	done := make(chan error, 1)
+	n.goRun(func() { done <- stream.Run(handle, func() {}) })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-n.ctx.Done():
+		return status.Error(codes.Unavailable, "the node is stopping")
+	}
+}
+
+func (s *server) entries(from mq.Incarnation, body []byte, ack func(frame.Ack)) error {
+	var f frame.Entries
+	if err := f.Parse(body); err != nil {
+		return err
+	}
+	p := s.node.holder(f.Segment)
+	if p == nil {
+		ack(frame.Ack{Segment: f.Segment, State: frame.AckUnknown})
+		return nil
+	}
+	entries := make([]mq.Entry, len(f.Entries))
+	for i, raw := range f.Entries {
+		var err error
+		if entries[i], err = mq.ParseEntry(raw); err != nil {
+			return err // damaged on its way: the stream begins anew, and with it the sending
+		}
+	}
+	p.Offer(from, f.Segment, entries, f.Entries, ack)
+	return nil
+}
+
+func (s *server) asked(from mq.Incarnation, body []byte, ack func(frame.Ack)) error {
+	var f frame.Ask
+	if err := f.Parse(body); err != nil {
+		return err
+	}
+	for _, id := range f.Segments {
+		if p := s.node.holder(id); p != nil {
+			p.Ask(from, id, ack)
+		} else {
+			ack(frame.Ack{Segment: id, State: frame.AckUnknown})
+		}
+	}
+	return nil
+}
+
+// holder is the partition here that holds a segment, or nil.
+func (n *Node) holder(id mq.SegmentID) *replica.Partition {
+	info, ok := n.store.Segment(id)
+	if !ok {
+		return nil
+	}
+	return n.known(info.Segment.Partition)
+}
+
+// Gateway serves one gateway: what it asks and what it is answered, in any order.
+func (s *server) Gateway(t mqpb.LogNode_GatewayServer) error {
+	n := s.node
+	n.mu.Lock()
+	n.streams++
+	id := n.streams
+	n.mu.Unlock()
+	g := &gatewayStream{node: n, stream: link.NewStream(t), id: id}
+	err := n.runUntil(t.Context(), g.stream, g.handle)
+	for _, p := range n.all() {
+		p.StreamGone(id)
+	}
+	return err
+}
+
+// gatewayStream is one stream from a gateway. handle runs on one goroutine; answers come from many.
+type gatewayStream struct {
+	node   *Node
+	stream *link.Stream
+	id     uint64
+}
+
+// reply answers request id. If the gateway reads too slowly or is gone the answer is lost, as on any network.
+func (g *gatewayStream) reply(id uint64) replica.Reply {
+	return func(t frame.Type, body link.Encoder) { _ = g.stream.Put(t, id, body) }
+}
+
+func (g *gatewayStream) fail(id uint64, err error) {
+	e := frame.ErrorOf(err)
+	g.reply(id)(frame.TypeError, &e)
+}
+
+func (g *gatewayStream) handle(t frame.Type, id uint64, body []byte) error {
+	switch t {
+	case frame.TypeAppend:
+		return g.append(id, body)
+	case frame.TypeReceive:
+		var f frame.Receive
+		if err := f.Parse(body); err != nil {
+			return err
+		}
+		if p := g.leader(id, f.Partition); p != nil {
+			p.Receive(g.id, f, g.reply(id))
+		}
+	case frame.TypeSettle:
+		return g.settle(id, body)
+	case frame.TypeConfirm, frame.TypeReturn:
+		var f frame.Handover
+		if err := f.Parse(body); err != nil {
+			return err
+		}
+		if p := g.node.known(f.Partition); p != nil {
+			p.Handover(g.id, t == frame.TypeConfirm, f)
+		}
+	case frame.TypeRead:
+		var f frame.Read
+		if err := f.Parse(body); err != nil {
+			return err
+		}
+		if p := g.leader(id, f.Partition); p != nil {
+			p.Read(f, g.reply(id))
+		}
+	case frame.TypeReady:
+		return g.ready(id, body)
+	default:
+		g.fail(id, mqerr.New(mqerr.InvalidRequest, "frame type %d is not known to this version", t))
+	}
+	return nil
+}
+
+// leader is the partition here, or nil after an answer that names the leader.
+func (g *gatewayStream) leader(id uint64, p mq.PartitionID) *replica.Partition {
+	part := g.node.known(p)
+	if part == nil {
+		e := mqerr.New(mqerr.NotLeader, "this node holds nothing of partition %s", p)
+		if h, ok := g.node.view.Head(p); ok && h.Open != nil {
+			e.Leader = h.Open.LeaderNode()
+		}
+		g.fail(id, e)
+	}
+	return part
+}
+
+// append checks a batch whole before the partition sees it: a state machine never fails on data.
+func (g *gatewayStream) append(id uint64, body []byte) error {
+	var f frame.Append
+	if err := f.Parse(body); err != nil {
+		return err
+	}
+	b, err := mq.ParseBatch(f.Batch)
+	if err == nil {
+		err = b.CheckIndex()
+	}
+	if err != nil {
+		g.fail(id, mqerr.New(mqerr.InvalidRequest, "batch: %w", err))
+		return nil
+	}
+	if t, ok := g.node.view.TopicByID(f.Partition.Topic); ok && f.Route < t.Route {
+		g.fail(id, mqerr.New(mqerr.StaleRoute, "the topic's partitions changed"))
+		return nil
+	}
+	if p := g.leader(id, f.Partition); p != nil {
+		p.Append(f.Batch, b.Count, g.reply(id))
+	}
+	return nil
+}
+
+// settle verifies receipts here, beside the partition: a forged one never reaches it.
+func (g *gatewayStream) settle(id uint64, body []byte) error {
+	var f frame.Settle
+	if err := f.Parse(body); err != nil {
+		return err
+	}
+	p := g.leader(id, f.Partition)
+	if p == nil {
+		return nil
+	}
+	items := make([]delivery.SettleItem, 0, len(f.Items))
+	refused := make([]mqerr.Code, len(f.Items))
+	for i := range f.Items {
+		it := &f.Items[i]
+		r, err := mq.VerifyReceipt(it.Receipt, g.node.view.Secret)
+		if err != nil || r.Partition != f.Partition {
+			refused[i] = mqerr.InvalidReceipt
+			continue
+		}
+		item := delivery.SettleItem{Receipt: r, Reason: it.Reason, Outcome: outcomes[it.Outcome]}
+		if it.Outcome == frame.OutcomeExtend {
+			item.Lease = it.Delay
+		} else {
+			item.Delay = it.Delay
+		}
+		items = append(items, item)
+	}
+	p.Settle(items, refused, g.reply(id))
+	return nil
+}
+
+var outcomes = map[frame.Outcome]delivery.Outcome{frame.OutcomeAck: delivery.Ack, frame.OutcomeNack: delivery.Nack,
+	frame.OutcomeReject: delivery.Reject, frame.OutcomeExtend: delivery.Extend}
+
+// ready answers how many messages are ready for what the gateway waits for; one answer for all.
+func (g *gatewayStream) ready(id uint64, body []byte) error {
+	var f frame.Ready
+	if err := f.Parse(body); err != nil {
+		return err
+	}
+	byPartition := map[mq.PartitionID][]mq.GroupID{}
+	for _, i := range f.Interest {
+		byPartition[i.Partition] = append(byPartition[i.Partition], i.Group)
+	}
+	var mu sync.Mutex
+	var counts frame.Counts
+	left := len(byPartition)
+	done := func(c []frame.ReadyCount) {
+		mu.Lock()
+		defer mu.Unlock()
+		counts.Ready = append(counts.Ready, c...)
+		if left--; left == 0 {
+			g.reply(id)(frame.TypeCounts, &counts)
+		}
+	}
+	if left == 0 {
+		g.reply(id)(frame.TypeCounts, &counts)
+	}
+	for pid, groups := range byPartition {
+		if p := g.node.known(pid); p != nil {
+			p.Ready(groups, done)
+			continue
+		}
+		missing := make([]frame.ReadyCount, len(groups))
+		for i, group := range groups {
+			missing[i] = frame.ReadyCount{Interest: frame.Interest{Partition: pid, Group: group}, Code: mqerr.NotLeader}
+		}
+		done(missing)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package lognode
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// wants is what this node asks of the controller, under /reports/<store id>.
+type wants struct {
+	n    *Node
+	mu   sync.Mutex
+	ask  map[mq.SegmentID]string
+	wake chan struct{}
+}
+
+func newWants(n *Node) *wants {
+	return &wants{n: n, ask: map[mq.SegmentID]string{}, wake: make(chan struct{}, 1)}
+}
+
+// seal asks for a segment to be sealed; it never blocks.
+func (w *wants) seal(id mq.SegmentID, reason string) {
+	w.mu.Lock()
+	w.ask[id] = reason
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run writes the report on change, at most once a second but at once after a pause, and pokes the controller.
+func (w *wants) run() {
+	var lease *meta.Registration
+	defer func() {
+		if lease != nil {
+			lease.Close()
+		}
+	}()
+	changes, cancel := w.n.view.Subscribe()
+	defer cancel()
+	said := ""
+	for {
+		select {
+		case <-w.wake:
+		case <-changes:
+		case <-w.n.ctx.Done():
+			return
+		}
+		report, text := w.report()
+		if text == said {
+			continue
+		}
+		if err := w.write(&lease, report); err != nil {
+			w.n.log.Warn("the report to the controller could not be written", "err", err)
+			w.again()
+		} else {
+			said = text
+			w.n.bus.Look("report of " + w.n.cfg.Name)
+		}
+		pause := time.NewTimer(time.Second)
+		select {
+		case <-pause.C:
+		case <-w.n.ctx.Done():
+			pause.Stop()
+			return
+		}
+		w.again()
+	}
+}
+
+func (w *wants) again() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// report is what there is to ask now, also as text to compare with what was said.
+func (w *wants) report() (meta.Report, string) {
+	id := w.n.store.Identity()
+	r := meta.Report{Store: id.Store}
+	led := map[mq.SegmentID]bool{}
+	for _, h := range w.n.view.HeadsOf(id.Store) {
+		if h.Open == nil {
+			continue
+		}
+		led[h.Open.ID] = h.Open.Leader == id
+		if info, ok := w.n.store.Segment(h.Open.ID); ok && info.SealFlag {
+			r.SealFlags = append(r.SealFlags, h.Open.ID)
+		}
+	}
+	w.mu.Lock()
+	for s := range w.ask {
+		if open, known := led[s]; known && open {
+			r.SealWanted = append(r.SealWanted, s)
+		} else {
+			delete(w.ask, s) // sealed meanwhile, or replaced
+		}
+	}
+	w.mu.Unlock()
+	slices.Sort(r.SealFlags)
+	slices.Sort(r.SealWanted)
+	text, _ := json.Marshal(r)
+	if len(r.SealFlags)+len(r.SealWanted) == 0 {
+		return r, ""
+	}
+	return r, string(text)
+}
+
+func (w *wants) write(lease **meta.Registration, r meta.Report) error {
+	ctx, cancel := context.WithTimeout(w.n.ctx, 5*time.Second)
+	defer cancel()
+	if *lease != nil {
+		return (*lease).Update(ctx, r)
+	}
+	made, err := w.n.meta.Register(ctx, meta.ReportKey(r.Store), r, w.n.cfg.LeaseTTL, nil)
+	if err == nil {
+		*lease = made
+	}
+	return err
+}
