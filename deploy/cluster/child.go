@@ -75,10 +75,15 @@ func runChild(kind, file, debug, level string, ready io.WriteCloser) error {
 		return errors.Join(err, run.kill())
 	}
 	ready.Close()
-	<-ctx.Done()
+	var failure error
+	select {
+	case <-ctx.Done():
+	case failure = <-run.failed:
+		log.Error("the component ended by itself", "err", failure)
+	}
 	draining, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
-	return errors.Join(run.stop(draining), listener.Close())
+	return errors.Join(failure, run.stop(draining), listener.Close())
 }
 
 // readConfig reads what the parent wrote for this child.

@@ -211,7 +211,7 @@ func (c *Cluster) NodeNamed(name string) *Member {
 	return nil
 }
 
-// Failed carries the error of a process that ended though nobody stopped or killed it. At most 64 wait;
+// Failed carries the error of a component that ended though nobody stopped or killed it. At most 64 wait;
 // more are dropped, for one is enough to go and look.
 func (c *Cluster) Failed() <-chan error { return c.failed }
 

@@ -35,7 +35,11 @@ func (c *Cluster) member(kind string, i int, config func() any) *Member {
 		if c.spawner != nil {
 			return c.spawn(ctx, kind, m.name, config())
 		}
-		return launchHere(ctx, config(), c.opts.Log.With("component", m.name), c.figures.component(m.name))
+		h, err := launchHere(ctx, config(), c.opts.Log.With("component", m.name), c.figures.component(m.name))
+		if err != nil {
+			return nil, err
+		}
+		return watch(h, m.name, c.failed), nil
 	}
 	return m
 }
@@ -126,10 +130,11 @@ func orNothing[C component](c C, err error) (component, error) {
 type here struct {
 	component component
 	end       context.CancelFunc // of the context that it was started with
+	failed    <-chan error       // nil for a component that never ends by itself
 }
 
 // launchHere starts a component in this process. Its context is its own: ctx bounds the start only.
-func launchHere(ctx context.Context, cfg any, log *slog.Logger, reg prometheus.Registerer) (running, error) {
+func launchHere(ctx context.Context, cfg any, log *slog.Logger, reg prometheus.Registerer) (*here, error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	unhook := context.AfterFunc(ctx, end)
 	component, err := startComponent(life, cfg, log, reg)
@@ -141,7 +146,11 @@ func launchHere(ctx context.Context, cfg any, log *slog.Logger, reg prometheus.R
 		err := component.Stop(life)
 		return nil, errors.Join(ctx.Err(), err)
 	}
-	return &here{component, end}, nil
+	h := &here{component: component, end: end}
+	if f, ok := component.(interface{ Failed() <-chan error }); ok {
+		h.failed = f.Failed()
+	}
+	return h, nil
 }
 
 func (h *here) stop(ctx context.Context) error {
@@ -161,3 +170,46 @@ func (h *here) kill() error {
 }
 
 func (h *here) signal(os.Signal) error { return errNotAProcess }
+
+// watched is a component of this process whose failure is told to the cluster.
+type watched struct {
+	*here
+	done chan struct{} // closed when the watcher has ended
+	quit chan struct{} // closed to end it
+}
+
+func watch(h *here, name string, failed chan<- error) running {
+	if h.failed == nil {
+		return h
+	}
+	w := &watched{here: h, done: make(chan struct{}), quit: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		select {
+		case err := <-h.failed:
+			report(failed, fmt.Errorf("%s ended by itself: %w", name, err))
+		case <-w.quit:
+		}
+	}()
+	return w
+}
+
+func (w *watched) stop(ctx context.Context) error {
+	w.unwatch()
+	return w.here.stop(ctx)
+}
+
+func (w *watched) kill() error {
+	w.unwatch()
+	return w.here.kill()
+}
+
+func (w *watched) unwatch() { close(w.quit); <-w.done }
+
+// report is a send that never blocks: Cluster.Failed has a bound.
+func report(failed chan<- error, err error) {
+	select {
+	case failed <- err:
+	default:
+	}
+}

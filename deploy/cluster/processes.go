@@ -104,10 +104,7 @@ func (p *process) wait(failed chan<- error, logName string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.ending {
-		select {
-		case failed <- fmt.Errorf("%s ended by itself (%s), see %s", p.name, p.cmd.ProcessState, logName):
-		default: // the bound of Cluster.Failed
-		}
+		report(failed, fmt.Errorf("%s ended by itself (%s), see %s", p.name, p.cmd.ProcessState, logName))
 	}
 	close(p.done)
 }
