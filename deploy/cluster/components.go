@@ -35,7 +35,7 @@ func (c *Cluster) member(kind string, i int, config func() any) *Member {
 		if c.spawner != nil {
 			return c.spawn(ctx, kind, m.name, config())
 		}
-		h, err := launchHere(ctx, config(), c.opts.Log.With("component", m.name), c.figures.component(m.name))
+		h, err := launchHere(ctx, config(), c.opts.Log, c.figures.component(m.name))
 		if err != nil {
 			return nil, err
 		}

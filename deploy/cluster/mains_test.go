@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestMainsOfTheTiers builds the three programs and runs them from flags and environment only, as on three
+// machines: they find each other, serve, and end in order.
+func TestMainsOfTheTiers(t *testing.T) {
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-o", bin+"/", "./coordinator/cmd/coordinator", "./lognode/cmd/lognode", "./gateway/cmd/gateway")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	o := Options{Dir: t.TempDir(), Coordinators: 1, Nodes: 1, Gateways: 1}
+	l, err := loadLayout(o)
+	must(t, err)
+	etcd := l.addr("coordinator-1/etcd")
+	run := func(name string, args ...string) {
+		cmd := exec.Command(filepath.Join(bin, name), args...)
+		cmd.Env = append(os.Environ(), "SPLASHDAM_ETCD="+etcd)
+		cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+		cmd.SysProcAttr = childAttributes()
+		cmd.SysProcAttr.Setpgid = false
+		must(t, cmd.Start())
+		t.Cleanup(func() {
+			must(t, cmd.Process.Signal(syscall.SIGTERM))
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("%s ended with %v", name, err)
+			}
+		})
+	}
+	run("coordinator", "--dir", filepath.Join(o.Dir, "c"), "--etcd-client", etcd, "--etcd-peer", l.addr("coordinator-1/peer"),
+		"--nats", l.addr("coordinator-1/nats"), "--nats-route", l.addr("coordinator-1/route"))
+	run("lognode", "--dir", filepath.Join(o.Dir, "n"), "--listen", l.addr("node-1"), "--ballast-bytes", "0")
+	run("gateway", "--listen", l.gateways[0])
+
+	c := &Cluster{layout: l, gateways: []*Member{{name: "gateway-1"}}, failed: make(chan error)}
+	must(t, c.awaitReady(ctxFor(t), c.URLs()[0]))
+	one := via(t, c, 1)
+	one.publish("topic", "hello")
+	one.settle("ack", one.receiveN("topic", "g", 1, ""), "")
+}
+
+// A main that is given nonsense says so before it opens anything.
+func TestMainsRefuseBadFlags(t *testing.T) {
+	bin := t.TempDir()
+	for name, bad := range map[string][]string{
+		"coordinator": {"--nats", "0.0.0.0:4222", "--name", ".."},
+		"lognode":     {"--listen", "0.0.0.0:7070", "--name", ".."},
+		"gateway":     {"--listen", "0.0.0.0:8080", "--name", ".."},
+	} {
+		program := filepath.Join(bin, name)
+		build := exec.Command("go", "build", "-o", program, "./"+name+"/cmd/"+name)
+		build.Dir = "../.."
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		run := exec.Command(program, bad...)
+		run.Dir = t.TempDir()
+		out, err := run.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "name") || !strings.Contains(string(out), "insecure") {
+			t.Errorf("%s %q: error %v, and it says %s; both mistakes are wanted", name, bad, err, out)
+		}
+		if left, err := os.ReadDir(run.Dir); err != nil || len(left) > 0 {
+			t.Errorf("%s left %v behind, %v", name, left, err)
+		}
+	}
+}
