@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -290,4 +291,9 @@ func (s *side) resumeAt(backward bool) frame.Place {
 		return at(s.items[0].Offset + 1)
 	}
 	return at(s.items[0].Offset)
+}
+
+// Passed says that the range's upper end is a time before now: only messages that are late could be added.
+func (r *Reader) Passed(now time.Time) bool {
+	return !r.q.Backward && r.q.To.Where == frame.AtTime && time.Unix(0, int64(r.q.To.Value)).Before(now)
 }

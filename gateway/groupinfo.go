@@ -1,0 +1,176 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// groupLookers is how many groups of a list are asked for at once.
+const groupLookers = 8
+
+func (g *Gateway) answerGroup(c echo.Context, status int, t meta.Topic, group meta.Group) error {
+	c.Response().Header().Set("ETag", etag(group.Revision))
+	return answerJSON(c, status, g.describeGroup(c.Request().Context(), t, group))
+}
+
+func groupState(m *meta.Group) string {
+	switch {
+	case m.Paused:
+		return api.StatePaused
+	case !m.Started:
+		return api.StateStarting
+	}
+	return api.StateReady
+}
+
+// describeGroup puts together what etcd and the leaders say of a group.
+func (g *Gateway) describeGroup(ctx context.Context, t meta.Topic, group meta.Group) api.Group {
+	parts := allPartitions(t)
+	figures := g.groupFigures(ctx, group.ID, parts)
+	out := api.Group{Name: group.Name, Topic: t.Name, State: groupState(&group), Paused: group.Paused,
+		Settings: group.Settings, Partitions: make([]api.GroupPartition, 0, len(parts))}
+	now := time.Now()
+	for _, p := range parts {
+		one := describeGroupPartition(p, figures[p], now)
+		out.Partitions = append(out.Partitions, one)
+		addFigures(&out.GroupFigures, &one.GroupFigures)
+		out.Partial = out.Partial || one.Error != nil
+	}
+	return out
+}
+
+func describeGroupPartition(p mq.PartitionID, f told[*mqpb.GroupFigures], now time.Time) api.GroupPartition {
+	out := api.GroupPartition{Partition: p.Number}
+	switch {
+	case mqerr.Is(f.err, mqerr.GroupNotFound):
+		// The leader has not been told yet: the group is starting.
+		out.Error = api.ItemErrorOf(mqerr.New(mqerr.NoLeader, "the group has not started in this partition yet"))
+		return out
+	case f.err != nil:
+		out.Error = api.ItemErrorOf(f.err)
+		return out
+	}
+	a := f.answer
+	out.Cursor, out.NextOffset = a.GetCursor(), a.GetNext()
+	out.GroupFigures = api.GroupFigures{Lag: a.GetLag(), Ready: a.GetReady(), InFlight: a.GetLeased(), Waiting: a.GetWaiting(), Dead: a.GetDead()}
+	if stamp := a.GetOldestStamp(); stamp > 0 && a.GetLag() > 0 {
+		// Another clock stamped the message: never less than zero, and no finer than is true.
+		out.OldestAge = api.Duration(max(0, now.Sub(time.Unix(0, stamp))).Round(time.Millisecond))
+	}
+	return out
+}
+
+func addFigures(sum, one *api.GroupFigures) {
+	sum.Lag += one.Lag
+	sum.Ready += one.Ready
+	sum.InFlight += one.InFlight
+	sum.Waiting += one.Waiting
+	sum.Dead += one.Dead
+	sum.OldestAge = max(sum.OldestAge, one.OldestAge)
+}
+
+// summarizeGroups asks the leaders for each group of a page.
+func (g *Gateway) summarizeGroups(ctx context.Context, t meta.Topic, groups []meta.Group) []api.GroupSummary {
+	out := make([]api.GroupSummary, len(groups))
+	var eg errgroup.Group
+	eg.SetLimit(groupLookers)
+	for i := range groups {
+		eg.Go(func() error {
+			d := g.describeGroup(ctx, t, groups[i])
+			out[i] = api.GroupSummary{Name: d.Name, State: d.State, Paused: d.Paused, GroupFigures: d.GroupFigures, Partial: d.Partial}
+			return nil
+		})
+	}
+	_ = eg.Wait() // none of them fails
+	return out
+}
+
+// handleDeadMessages lists a group's dead letters.
+func (g *Gateway) handleDeadMessages(c echo.Context) error { return g.listHeld(c, "dead") }
+
+// handleHeldMessages lists what a group holds in one state.
+func (g *Gateway) handleHeldMessages(c echo.Context) error {
+	state := c.QueryParam("state")
+	switch state {
+	case "ready", "leased", "waiting", "dead":
+		return g.listHeld(c, state)
+	}
+	return badParameter("query/state", "must be ready, leased, waiting or dead, not %.40q", state)
+}
+
+func (g *Gateway) listHeld(c echo.Context, state string) error {
+	limit, err := queryLimit(c)
+	if err != nil {
+		return err
+	}
+	only, err := queryInt(c, "partition", -1, 0, mq.MaxPartitions-1)
+	if err != nil {
+		return err
+	}
+	t, group, err := g.pathGroup(c)
+	if err != nil {
+		return err
+	}
+	at, err := g.heldFrom(c, t, group.ID, state, only)
+	if err != nil {
+		return err
+	}
+	out := api.HeldList{Messages: []api.HeldMessage{}}
+	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
+	defer cancel()
+	for at.inside() && len(out.Messages) < limit {
+		page, err := g.heldPage(ctx, at, uint32(limit-len(out.Messages)))
+		if err != nil {
+			return err
+		}
+		out.Messages = append(out.Messages, page...)
+		at.next(page, len(out.Messages) == limit)
+	}
+	if at.inside() {
+		if out.NextCursor, err = g.sealHeld(at); err != nil {
+			return err
+		}
+	}
+	return answerJSON(c, http.StatusOK, out)
+}
+
+// heldPage asks one leader for what the group holds in its partition.
+func (g *Gateway) heldPage(ctx context.Context, at *heldPlace, limit uint32) ([]api.HeldMessage, error) {
+	p := mq.PartitionID{Topic: at.topic, Number: at.partition}
+	client, err := g.router.Control(p)
+	if err != nil {
+		return nil, err
+	}
+	r, err := client.HeldMessages(ctx, &mqpb.HeldMessagesRequest{Partition: wirePartition(p), Group: uint64(at.group),
+		State: at.state, From: at.offset, Limit: limit})
+	if err != nil {
+		return nil, controlError(g.leaderOf(p), err)
+	}
+	messages := r.GetMessages()
+	messages = messages[:min(len(messages), int(limit))]
+	out := make([]api.HeldMessage, len(messages))
+	for i, m := range messages {
+		out[i] = api.HeldMessage{ID: mq.MessageID{Partition: p, Number: m.GetOffset()}.String(), Partition: p.Number,
+			Offset: m.GetOffset(), State: m.GetState(), Attempt: m.GetAttempt(), Until: timeOf(m.GetUntil()),
+			Consumer: m.GetConsumer(), Reason: m.GetReason(), Timestamp: timeOf(m.GetStamp())}
+	}
+	return out, nil
+}
+
+// timeOf is a stamp as a time; 0 is none.
+func timeOf(stamp int64) time.Time {
+	if stamp == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, stamp).UTC()
+}

@@ -1,0 +1,182 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/splashdam/splashdam/gateway/internal/cursor"
+	"github.com/splashdam/splashdam/gateway/internal/jsonscan"
+	"github.com/splashdam/splashdam/gateway/internal/replay"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+const (
+	// A reader that waits asks the leaders again after firstLook, then less and less often, at least every lastLook.
+	firstLook = 20 * time.Millisecond
+	lastLook  = 500 * time.Millisecond
+	// clockMargin is how long after an upper end in time stamps below it may still appear: clocks differ.
+	clockMargin = 5 * time.Second
+)
+
+// handleRead answers committed messages without a group.
+func (g *Gateway) handleRead(c echo.Context) error {
+	q, err := g.parseRead(c)
+	if err != nil {
+		return err
+	}
+	if q.form != formJSON {
+		return g.streamRead(c, &q)
+	}
+	ctx := c.Request().Context()
+	if err := g.holdReading(ctx); err != nil {
+		return err
+	}
+	items, err := g.nextPage(ctx, &q, q.limit)
+	if err == nil && len(items) == 0 && q.wait > 0 && !rangeDone(q.reader) {
+		g.dropReading() // what waits holds nothing
+		waitCtx, cancel := context.WithTimeout(ctx, q.wait)
+		items, err = g.awaitPage(waitCtx, &q, q.limit)
+		cancel()
+		if herr := g.holdReading(ctx); herr != nil {
+			return herr
+		}
+	}
+	defer g.dropReading()
+	if err != nil {
+		return err
+	}
+	return g.answerPage(c, &q, items)
+}
+
+// holdReading waits until there is room in memory for another page.
+func (g *Gateway) holdReading(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.RequestTimeout)
+	defer cancel()
+	if err := g.buffered.Acquire(ctx, min(readBudget, g.cfg.MaxBuffered)); err != nil {
+		return mqerr.New(mqerr.Overloaded, "too many bytes are on their way through this gateway")
+	}
+	return nil
+}
+
+func (g *Gateway) dropReading() { g.buffered.Release(min(readBudget, g.cfg.MaxBuffered)) }
+
+// nextPage asks the leaders for a page.
+func (g *Gateway) nextPage(ctx context.Context, q *readQuery, limit int) ([]replay.Item, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.RequestTimeout)
+	defer cancel()
+	return q.reader.Page(ctx, limit, readPageBytes)
+}
+
+// awaitPage waits for the first messages of a dry reader; nothing when ctx or the gateway ends first.
+func (g *Gateway) awaitPage(ctx context.Context, q *readQuery, limit int) ([]replay.Item, error) {
+	pause := firstLook
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-g.draining:
+			return nil, nil
+		case <-timer.C:
+		}
+		q.reader.Again()
+		items, err := g.nextPage(ctx, q, limit)
+		if ctx.Err() != nil && len(items) == 0 {
+			return nil, nil // the wait ended within the last look
+		}
+		if err != nil || len(items) > 0 || rangeDone(q.reader) {
+			return items, err
+		}
+		pause = min(pause*3/2, lastLook)
+		timer.Reset(pause)
+	}
+}
+
+// rangeDone says that nothing will be added to the range.
+func rangeDone(r *replay.Reader) bool {
+	return r.Over() || r.Dry() && r.Passed(time.Now().Add(-clockMargin))
+}
+
+// answerPage writes an api.ReadAnswer.
+func (g *Gateway) answerPage(c echo.Context, q *readQuery, items []replay.Item) error {
+	size := 128
+	for i := range items {
+		size += len(items[i].Message.Value)*4/3 + 256
+	}
+	b := append(make([]byte, 0, size), `{"messages":[`...)
+	for i := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendItem(b, q, &items[i])
+	}
+	b = append(b, ']')
+	if !rangeDone(q.reader) {
+		next, err := g.readCursor(q)
+		if err != nil {
+			return err
+		}
+		b = append(append(append(b, `,"next_cursor":"`...), next...), '"')
+	}
+	if q.reader.Dry() {
+		b = append(b, `,"at_end":true}`...)
+	} else {
+		b = append(b, `,"at_end":false}`...)
+	}
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, append(b, '\n'))
+}
+
+func (g *Gateway) readCursor(q *readQuery) (string, error) {
+	return g.sealCursor(cursor.Read, readScope(q.topic), q.reader.AppendState(nil))
+}
+
+// appendItem appends an api.Message.
+func appendItem(b []byte, q *readQuery, it *replay.Item) []byte {
+	id := mq.MessageID{Partition: mq.PartitionID{Topic: q.topic.ID, Number: it.Partition}, Number: it.Offset}
+	return append(appendMessage(append(b, '{'), id, &it.Message, it.Stamp, q.alwaysBase64), '}')
+}
+
+// handleMessage answers one message by its id, or with ?raw=true its value as it is.
+func (g *Gateway) handleMessage(c echo.Context) error {
+	raw, err := queryBool(c, "raw")
+	if err != nil {
+		return err
+	}
+	always, err := queryEncoding(c)
+	if err != nil {
+		return err
+	}
+	id, t, err := g.pathMessage(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	if err := g.holdReading(ctx); err != nil {
+		return err
+	}
+	defer g.dropReading()
+	at := func(o uint64) frame.Place { return frame.Place{Where: frame.AtOffset, Value: o} }
+	q := readQuery{topic: t, reader: replay.New(replay.Query{Topic: t.ID, From: at(id.Number), To: at(id.Number + 1),
+		Unpack: func(b *mq.Batch) ([]byte, error) { return g.packer.Body(b, nil) }}, []uint32{id.Partition.Number}, g.fetchRead)}
+	items, err := g.nextPage(ctx, &q, 1)
+	if err != nil {
+		return notThere(id, err)
+	}
+	if len(items) == 0 || items[0].Offset != id.Number {
+		return mqerr.New(mqerr.MessageNotFound, "message %s", id)
+	}
+	m := &items[0]
+	if raw {
+		return answerRaw(c, id, m)
+	}
+	b := append(make([]byte, 0, len(m.Message.Value)*4/3+512), `{"topic":`...)
+	b = jsonscan.AppendString(b, t.Name)
+	b = appendMessage(append(b, ','), id, &m.Message, m.Stamp, always)
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, append(b, '}', '\n'))
+}

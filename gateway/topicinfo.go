@@ -1,0 +1,126 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// describeTopic puts together what etcd and the leaders say of a topic.
+func (g *Gateway) describeTopic(ctx context.Context, t meta.Topic) api.Topic {
+	parts := allPartitions(t)
+	figures := g.partitionFigures(ctx, parts)
+	out := api.Topic{TopicSummary: g.summary(t, figures), Settings: t.Settings, Partitions: make([]api.Partition, 0, len(parts))}
+	for _, p := range parts {
+		out.Partitions = append(out.Partitions, g.describePartition(p, figures[p]))
+	}
+	return out
+}
+
+// summarizeTopics asks each leader once for the figures of all topics of a page.
+func (g *Gateway) summarizeTopics(ctx context.Context, topics []meta.Topic) []api.TopicSummary {
+	var parts []mq.PartitionID
+	for _, t := range topics {
+		parts = append(parts, allPartitions(t)...)
+	}
+	figures := g.partitionFigures(ctx, parts)
+	out := make([]api.TopicSummary, len(topics))
+	for i, t := range topics {
+		out[i] = g.summary(t, figures)
+	}
+	return out
+}
+
+// summary sums the figures of a topic's partitions.
+func (g *Gateway) summary(t meta.Topic, figures map[mq.PartitionID]told[*mqpb.PartitionFigures]) api.TopicSummary {
+	out := api.TopicSummary{Name: t.Name, State: g.topicState(t), Created: t.Created, PartitionCount: int(t.Settings.Partitions)}
+	for _, p := range allPartitions(t) {
+		f := figures[p]
+		if f.err != nil {
+			out.Partial = true
+			continue
+		}
+		out.Messages += f.answer.GetNext() - min(f.answer.GetFirst(), f.answer.GetNext())
+		out.Bytes += f.answer.GetBytes()
+		out.PublishRate += f.answer.GetPublishRate()
+		out.DeliverRate += f.answer.GetDeliverRate()
+	}
+	return out
+}
+
+// topicState is the worst state of a topic's partitions.
+func (g *Gateway) topicState(t meta.Topic) string {
+	if t.Deleted {
+		return api.StateDeleting
+	}
+	state := api.StateReady
+	for _, p := range allPartitions(t) {
+		h, _ := g.view.Head(p)
+		switch g.partitionState(&h) {
+		case api.StateOpening:
+			return api.StateOpening
+		case api.StateDegraded:
+			state = api.StateDegraded
+		}
+	}
+	return state
+}
+
+// partitionState says how a partition serves, by what etcd says: its open segment, and which nodes live.
+func (g *Gateway) partitionState(h *mq.Head) string {
+	if !headLed(g.view, h) {
+		return api.StateOpening
+	}
+	if g.livingReplicas(h.Open) < max(h.Replicas, len(h.Open.Replicas)) {
+		return api.StateDegraded
+	}
+	return api.StateReady
+}
+
+// livingReplicas counts the replicas whose store is registered.
+func (g *Gateway) livingReplicas(s *mq.Segment) int {
+	living := 0
+	for _, r := range s.Replicas {
+		if g.alive(r) {
+			living++
+		}
+	}
+	return living
+}
+
+// alive says that a replica's node is registered with the store that holds the replica: a node that lost its
+// directory is another replica.
+func (g *Gateway) alive(r mq.Replica) bool {
+	n, ok := g.view.Node(r.Node)
+	return ok && n.Store == r.Store
+}
+
+func (g *Gateway) describePartition(p mq.PartitionID, f told[*mqpb.PartitionFigures]) api.Partition {
+	h, _ := g.view.Head(p)
+	out := api.Partition{Partition: p.Number, State: g.partitionState(&h), AckQuorum: h.Quorum, Replicas: []api.Replica{}}
+	if h.Open != nil {
+		out.Leader, out.AckQuorum = h.Open.LeaderNode(), h.Open.Quorum
+		for _, r := range h.Open.Replicas {
+			out.Replicas = append(out.Replicas, api.Replica{Node: r.Node, Leader: r.Store == h.Open.Leader.Store, Alive: g.alive(r)})
+		}
+	}
+	if f.err != nil {
+		out.Error = api.ItemErrorOf(f.err)
+		return out
+	}
+	a := f.answer
+	out.FirstOffset, out.NextOffset, out.Bytes, out.Segments = a.GetFirst(), a.GetNext(), a.GetBytes(), a.GetSegments()
+	out.Messages = a.GetNext() - min(a.GetFirst(), a.GetNext())
+	out.PublishRate, out.DeliverRate = a.GetPublishRate(), a.GetDeliverRate()
+	for i := range out.Replicas {
+		for _, follower := range a.GetFollowers() {
+			if follower.GetNode() == out.Replicas[i].Node {
+				out.Replicas[i].BehindBytes = follower.GetBehindBytes()
+			}
+		}
+	}
+	return out
+}

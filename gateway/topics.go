@@ -1,0 +1,280 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/splashdam/splashdam/gateway/internal/cursor"
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// maxConfigTries bounds how often a change without If-Match is tried again because the topic or group changed
+// meanwhile.
+const maxConfigTries = 8
+
+// handlePutTopic creates or replaces a topic.
+func (g *Gateway) handlePutTopic(c echo.Context) error {
+	name, err := pathName(c, "topic")
+	if err != nil {
+		return err
+	}
+	cond, err := readPrecondition(c.Request().Header)
+	if err != nil {
+		return err
+	}
+	wait, err := queryDuration(c, "wait", g.cfg.RequestTimeout, 0, mq.MaxWait)
+	if err != nil {
+		return err
+	}
+	body, err := g.configBody(c)
+	if err != nil {
+		return err
+	}
+	want, err := topicSettings(nothing, body)
+	if err != nil {
+		return err
+	}
+	t, created, err := g.putTopic(c.Request().Context(), name, want, &cond)
+	if err != nil {
+		return err
+	}
+	return g.answerChanged(c, t, created, wait)
+}
+
+// putTopic makes the topic, or gives it the wanted settings.
+func (g *Gateway) putTopic(ctx context.Context, name string, want mq.TopicSettings, cond *precondition) (t meta.Topic, created bool, err error) {
+	for range maxConfigTries {
+		have, err := g.store.GetTopic(ctx, name)
+		if mqerr.Is(err, mqerr.TopicNotFound) {
+			if err := cond.onMissing("topic", name); err != nil {
+				return t, false, err
+			}
+			t, err = g.store.CreateTopic(ctx, name, want)
+			if mqerr.Is(err, mqerr.AlreadyExists) && !cond.createOnly {
+				continue // somebody else was faster; now it is there to be replaced
+			}
+			return t, err == nil, err
+		}
+		if err != nil {
+			return t, false, err
+		}
+		t, err = g.changeTopic(ctx, have, want, cond)
+		if mqerr.Is(err, mqerr.PreconditionFailed) && !cond.exact() {
+			continue
+		}
+		return t, false, err
+	}
+	return t, false, mqerr.New(mqerr.MetadataUnavailable, "topic %q keeps changing", name)
+}
+
+// changeTopic gives a topic that was read the wanted settings, unless it changed meanwhile.
+func (g *Gateway) changeTopic(ctx context.Context, have meta.Topic, want mq.TopicSettings, cond *precondition) (meta.Topic, error) {
+	if err := cond.onFound("topic", have.Name, have.Revision); err != nil {
+		return have, err
+	}
+	if err := checkFixed(&have.Settings, &want); err != nil {
+		return have, err
+	}
+	return g.store.UpdateTopic(ctx, have.Name, have.Revision, func(s *mq.TopicSettings) { *s = want })
+}
+
+// checkFixed refuses changes of what is decided when a topic is made; what the caller left open stays.
+func checkFixed(have, want *mq.TopicSettings) error {
+	var bad []error
+	if want.Replicas == 0 {
+		want.Replicas = have.Replicas
+	}
+	if want.Quorum == 0 {
+		want.Quorum = have.Quorum
+	}
+	fixed := func(pointer string, have, want int) {
+		if have != 0 && want != have {
+			bad = append(bad, mq.FieldError{Pointer: pointer, Detail: "is fixed when the topic is made"})
+		}
+	}
+	fixed("/replicas", have.Replicas, want.Replicas)
+	fixed("/ack_quorum", have.Quorum, want.Quorum)
+	if want.Partitions < have.Partitions {
+		bad = append(bad, mq.FieldError{Pointer: "/partitions", Detail: "can only grow"})
+	}
+	return validation(errors.Join(bad...))
+}
+
+// handlePatchTopic changes some of a topic's settings.
+func (g *Gateway) handlePatchTopic(c echo.Context) error {
+	name, err := pathName(c, "topic")
+	if err != nil {
+		return err
+	}
+	cond, err := readPrecondition(c.Request().Header)
+	if err != nil {
+		return err
+	}
+	wait, err := queryDuration(c, "wait", g.cfg.RequestTimeout, 0, mq.MaxWait)
+	if err != nil {
+		return err
+	}
+	body, err := g.configBody(c)
+	if err != nil {
+		return err
+	}
+	if len(body) == 0 {
+		return mqerr.New(mqerr.InvalidJSON, "the body must be a JSON merge patch")
+	}
+	ctx := c.Request().Context()
+	for range maxConfigTries {
+		have, err := g.store.GetTopic(ctx, name)
+		if err != nil {
+			return err
+		}
+		want, err := topicSettings(have.Settings, body)
+		if err != nil {
+			return err
+		}
+		t, err := g.changeTopic(ctx, have, want, &cond)
+		if mqerr.Is(err, mqerr.PreconditionFailed) && !cond.exact() && !cond.createOnly {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		return g.answerChanged(c, t, false, wait)
+	}
+	return mqerr.New(mqerr.MetadataUnavailable, "topic %q keeps changing", name)
+}
+
+// answerChanged waits until the topic serves, at most as long as the caller wants, and answers it. A topic
+// that does not serve yet is made all the same: its state says so.
+func (g *Gateway) answerChanged(c echo.Context, t meta.Topic, created bool, wait time.Duration) error {
+	ctx := c.Request().Context()
+	g.showIn(ctx, func(v *meta.View) bool {
+		have, ok := v.Topic(t.Name)
+		return !ok && !created || have.Revision >= t.Revision
+	})
+	waitCtx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	_ = g.view.WaitFor(waitCtx, func(v *meta.View) bool { return led(v, t) })
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+		c.Response().Header().Set(echo.HeaderLocation, "/v1/topics/"+t.Name)
+	}
+	return g.answerTopic(c, status, t)
+}
+
+// led says whether every partition of a topic has a leader that lives.
+func led(v *meta.View, t meta.Topic) bool {
+	heads := v.Heads(t.ID)
+	for i := range heads {
+		if !headLed(v, &heads[i]) {
+			return false
+		}
+	}
+	return len(heads) >= int(t.Settings.Partitions)
+}
+
+func headLed(v *meta.View, h *mq.Head) bool {
+	if h.Open == nil {
+		return false
+	}
+	n, ok := v.Node(h.Open.LeaderNode())
+	return ok && n.Incarnation() == h.Open.Leader
+}
+
+// handleGetTopic answers one topic.
+func (g *Gateway) handleGetTopic(c echo.Context) error {
+	name, err := pathName(c, "topic")
+	if err != nil {
+		return err
+	}
+	t, err := g.currentTopic(c.Request().Context(), name)
+	if err != nil {
+		return err
+	}
+	return g.answerTopic(c, http.StatusOK, t)
+}
+
+func (g *Gateway) answerTopic(c echo.Context, status int, t meta.Topic) error {
+	c.Response().Header().Set("ETag", etag(t.Revision))
+	return answerJSON(c, status, g.describeTopic(c.Request().Context(), t))
+}
+
+// handleListTopics answers the topics by name, a page at a time.
+func (g *Gateway) handleListTopics(c echo.Context) error {
+	limit, err := queryLimit(c)
+	if err != nil {
+		return err
+	}
+	after, err := g.queryCursor(c, cursor.Topics, "")
+	if err != nil {
+		return err
+	}
+	page, more := pageAfter(g.view.Topics(), string(after), limit, func(t meta.Topic) string { return t.Name })
+	out := api.TopicList{Topics: g.summarizeTopics(c.Request().Context(), page)}
+	if more {
+		if out.NextCursor, err = g.sealCursor(cursor.Topics, "", []byte(page[len(page)-1].Name)); err != nil {
+			return err
+		}
+	}
+	return answerJSON(c, http.StatusOK, out)
+}
+
+// pageAfter cuts a page out of a list that is sorted by name: the names after a given one.
+func pageAfter[T any](all []T, after string, limit int, name func(T) string) (page []T, more bool) {
+	start := 0
+	for start < len(all) && name(all[start]) <= after {
+		start++
+	}
+	end := min(start+limit, len(all))
+	return all[start:end], end < len(all)
+}
+
+// handleDeleteTopic deletes a topic, or says what that would remove.
+func (g *Gateway) handleDeleteTopic(c echo.Context) error {
+	name, err := pathName(c, "topic")
+	if err != nil {
+		return err
+	}
+	cond, err := readPrecondition(c.Request().Header)
+	if err != nil {
+		return err
+	}
+	dry, err := queryBool(c, "dry_run")
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	t, err := g.store.GetTopic(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := cond.onFound("topic", name, t.Revision); err != nil {
+		return err
+	}
+	about := g.describeTopic(ctx, t)
+	out := api.Deletion{DryRun: dry, Topic: name, Messages: about.Messages, Bytes: about.Bytes, Partial: about.Partial}
+	for _, group := range g.view.Groups(t.ID) {
+		out.Groups = append(out.Groups, group.Name)
+	}
+	if !dry {
+		revision := int64(0)
+		if cond.exact() {
+			revision = t.Revision
+		}
+		if err := g.store.DeleteTopic(ctx, name, revision); err != nil {
+			return err
+		}
+		g.showIn(ctx, func(v *meta.View) bool {
+			have, ok := v.Topic(name)
+			return !ok || have.ID != t.ID
+		})
+	}
+	return answerJSON(c, http.StatusOK, out)
+}

@@ -1,0 +1,132 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// The types of events that latencies are made of.
+const (
+	eventPublished    = "PUBLISHED"
+	eventReplicated   = "REPLICATED"
+	eventDelivered    = "DELIVERED"
+	eventAcknowledged = "ACKNOWLEDGED"
+)
+
+// pathMessage reads a message id from the path and finds its topic.
+func (g *Gateway) pathMessage(c echo.Context) (mq.MessageID, meta.Topic, error) {
+	text := c.Param("id")
+	id, err := mq.ParseMessageID(text)
+	if err != nil {
+		return id, meta.Topic{}, badParameter("path/id", "is not a message id: %.80q", text)
+	}
+	missing := mqerr.New(mqerr.MessageNotFound, "message %s", text)
+	t, ok := g.view.TopicByID(id.Partition.Topic)
+	if !ok || t.Deleted || id.Scheduled || id.Partition.Number >= t.Settings.Partitions {
+		return id, t, missing
+	}
+	return id, t, nil
+}
+
+// handleTrace answers the life of a message.
+func (g *Gateway) handleTrace(c echo.Context) error {
+	id, t, err := g.pathMessage(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
+	defer cancel()
+	client, err := g.router.Control(id.Partition)
+	if err != nil {
+		return err
+	}
+	r, err := client.Trace(ctx, &mqpb.TraceRequest{Partition: wirePartition(id.Partition), Offset: id.Number})
+	if err != nil {
+		return notThere(id, controlError(g.leaderOf(id.Partition), err))
+	}
+	return answerJSON(c, http.StatusOK, g.describeTrace(id, t, r))
+}
+
+// notThere turns an offset that is not there, now or any more, into a message that is not there.
+func notThere(id mq.MessageID, err error) error {
+	switch mqerr.Of(err).Code {
+	case mqerr.OffsetExpired, mqerr.OffsetOutOfRange, mqerr.Lost, mqerr.MessageNotFound:
+		return mqerr.New(mqerr.MessageNotFound, "message %s: %s", id, mqerr.Of(err).Detail)
+	}
+	return err
+}
+
+func (g *Gateway) describeTrace(id mq.MessageID, t meta.Topic, r *mqpb.TraceResponse) api.Trace {
+	out := api.Trace{ID: id.String(), Topic: t.Name, Partition: id.Partition.Number, Offset: id.Number,
+		Events: make([]api.TraceEvent, 0, len(r.GetEvents())), Groups: make([]api.TraceGroup, 0, len(r.GetGroups()))}
+	for _, e := range r.GetEvents() {
+		out.Events = append(out.Events, api.TraceEvent{At: time.Unix(0, e.GetAt()).UTC(), Type: e.GetType(), Group: g.groupName(e.GetGroup(), ""),
+			Consumer: e.GetConsumer(), Node: e.GetNode(), Attempt: e.GetAttempt(), Reason: e.GetReason(), Until: timeOf(e.GetUntil()),
+			Producer: e.GetProducer(), Gateway: e.GetGateway(), Replicas: e.GetReplicas(), Quorum: e.GetQuorum()})
+	}
+	slices.SortStableFunc(out.Events, func(a, b api.TraceEvent) int { return a.At.Compare(b.At) })
+	for _, s := range r.GetGroups() {
+		out.Groups = append(out.Groups, api.TraceGroup{Group: g.groupName(s.GetGroup(), s.GetName()), State: s.GetState(),
+			Attempts: s.GetAttempts(), Until: timeOf(s.GetUntil()), Consumer: s.GetConsumer()})
+	}
+	measure(&out)
+	return out
+}
+
+// groupName is the name of a group that a trace knows by its number; "" for none.
+func (g *Gateway) groupName(id uint64, told string) string {
+	if id == 0 {
+		return ""
+	}
+	if m, ok := g.view.GroupByID(mq.GroupID(id)); ok {
+		return m.Name
+	}
+	if told != "" {
+		return told
+	}
+	return fmt.Sprintf("#%d", id) // the group is deleted and its name in use again
+}
+
+// measure fills in how long after its publishing the message came to each stage first.
+func measure(t *api.Trace) {
+	i := slices.IndexFunc(t.Events, func(e api.TraceEvent) bool { return e.Type == eventPublished })
+	if i < 0 {
+		return
+	}
+	published := t.Events[i].At
+	first := func(d *api.Duration, at time.Time) {
+		// Stamps come from one leader's clock after another; what they put before the publishing took no time that
+		// anybody can tell. At least a nanosecond, since zero says that it has not happened.
+		if *d == 0 {
+			*d = api.Duration(max(1, at.Sub(published)))
+		}
+	}
+	for _, e := range t.Events {
+		g := slices.IndexFunc(t.Groups, func(g api.TraceGroup) bool { return g.Group == e.Group })
+		switch e.Type {
+		case eventReplicated:
+			first(&t.Latency.Committed, e.At)
+		case eventDelivered:
+			first(&t.Latency.Delivered, e.At)
+			if g >= 0 {
+				first(&t.Groups[g].Delivered, e.At)
+			}
+		case eventAcknowledged:
+			first(&t.Latency.Acknowledged, e.At)
+			if g >= 0 {
+				first(&t.Groups[g].Acknowledged, e.At)
+			}
+		}
+	}
+}
