@@ -17,7 +17,14 @@ import (
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
+// crashEnv names the directory for the process that the crash test kills, see crash_test.go.
+const crashEnv = "SPLASHDAM_STORE_CRASH"
+
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(crashEnv); dir != "" {
+		fmt.Fprintln(os.Stderr, crashChild(dir))
+		os.Exit(1)
+	}
 	// glog is linked in by Badger's dependencies and starts its flusher when its package is initialised.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/golang/glog.(*fileSink).flushDaemon"))
 }
