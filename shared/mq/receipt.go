@@ -32,16 +32,21 @@ var ErrReceipt = errors.New("mq: not a receipt of this cluster")
 // AppendRaw appends the binary form with its MAC, made with secret.
 func (r *Receipt) AppendRaw(b []byte, secret []byte) []byte {
 	start := len(b)
+	b = r.appendUnsigned(b)
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(b[start:])
+	var sum [sha256.Size]byte
+	return append(b, mac.Sum(sum[:0])[:macSize]...)
+}
+
+func (r *Receipt) appendUnsigned(b []byte) []byte {
 	b = append(b, receiptVersion)
 	b = binary.AppendUvarint(b, uint64(r.Key))
 	b = AppendPartition(b, r.Partition)
 	for _, v := range [...]uint64{r.Offset, uint64(r.Group), r.Generation, r.Segment, r.Counter} {
 		b = binary.AppendUvarint(b, v)
 	}
-	mac := hmac.New(sha256.New, secret)
-	mac.Write(b[start:])
-	var sum [sha256.Size]byte
-	return append(b, mac.Sum(sum[:0])[:macSize]...)
+	return b
 }
 
 // AppendText appends the base64url form of AppendRaw.
