@@ -1,0 +1,75 @@
+package replica
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/splashdam/splashdam/lognode/internal/store"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/link"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// BenchmarkAppend measures a leader on a real store with fsync: how many messages of 100 bytes become durable.
+func BenchmarkAppend(b *testing.B) {
+	for _, c := range []struct{ batch, inFlight int }{{1, 64}, {1000, 8}} {
+		b.Run(fmt.Sprintf("batch_%d_inflight_%d", c.batch, c.inFlight), func(b *testing.B) {
+			cfg := store.DefaultConfig(b.TempDir())
+			cfg.BallastBytes = 0
+			s, err := store.Open(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+			if err != nil {
+				b.Fatal(err)
+			}
+			env := &Env{Log: slog.New(slog.DiscardHandler), Store: s, Peers: alone{}, Timers: NewTimers(), Cache: &EntryCache{},
+				Wake: func(mq.PartitionID, mq.GroupID) {}, WantSeal: func(mq.SegmentID, string) {},
+				Metrics: NewMetrics(prometheus.NewRegistry()), SegmentBytes: 1 << 40, Readers: make(chan struct{}, 8)}
+			id := s.Identity()
+			seg := mq.Segment{ID: 1, Partition: testPartition, Number: 1, Replicas: []mq.Replica{{Store: id.Store}}, Quorum: 1, Leader: id}
+			head := mq.Head{Partition: testPartition, Open: &seg, Next: 2, Revision: 1}
+			env.Chain = &world{head: head}
+			if err := s.CreateSegments([]mq.Segment{seg}, 1); err != nil {
+				b.Fatal(err)
+			}
+			p := New(env, testPartition)
+			info, _ := s.Segment(1)
+			p.Adopt(info)
+			p.SetHead(head)
+			var values []string
+			for range c.batch {
+				values = append(values, strings.Repeat("x", 100))
+			}
+			body, n := batchOf(values...)
+			slots := make(chan struct{}, c.inFlight)
+			var failed atomic.Int64
+			reply := func(t frame.Type, _ link.Encoder) {
+				if t == frame.TypeError {
+					failed.Add(1)
+				}
+				<-slots
+			}
+			b.ResetTimer()
+			for range b.N {
+				slots <- struct{}{}
+				p.Append(body, n, reply)
+			}
+			for range c.inFlight {
+				slots <- struct{}{}
+			}
+			b.ReportMetric(float64(b.N*c.batch)/b.Elapsed().Seconds(), "msgs/s")
+			b.StopTimer()
+			if failed.Load() > 0 {
+				b.Fatal(failed.Load(), "failed")
+			}
+			p.Close()
+			env.Timers.Close()
+			if err := s.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
