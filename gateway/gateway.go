@@ -59,7 +59,8 @@ type Gateway struct {
 	handovers     atomic.Uint64       // numbers hand-overs; unique in this run, and so on each stream
 	buffered      *semaphore.Weighted // bytes of bodies in memory, at most cfg.MaxBuffered
 	making        singleflight.Group  // topics and groups that are being made, by name
-	sticky        stickies            // where keyless messages go for the moment
+	sticky        sticky              // where keyless messages go for the moment
+	codecs        bodyCodecs          // of request bodies
 
 	ready    atomic.Bool   // false from the begin of Stop: /readyz says so
 	draining chan struct{} // closed by Stop: long polls answer, streams end
@@ -116,9 +117,9 @@ func New(cfg Config, store *meta.Store, log *slog.Logger, reg prometheus.Registe
 func (g *Gateway) serve(ln net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.cancel = cancel
-	g.bus = bus.Connect(g.view, g.log)
+	g.bus = bus.Connect(g.view, g.cfg.Name, g.log)
 	g.router = router.New(router.Config{Gateway: g.cfg.Name, Instance: g.instance, View: g.view, Look: g.bus.Look, Log: g.log})
-	g.waits = waiter.New(waiter.Config{Most: g.cfg.MaxWaiting, Router: g.router, Subscribe: g.subscribeWakes, Log: g.log})
+	g.waits = waiter.New(waiter.Config{Most: g.cfg.MaxWaiting, Router: g.router, Bus: g.bus, Log: g.log})
 	g.listener = ln
 	g.server = &http.Server{
 		Handler:           g.echo,

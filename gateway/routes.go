@@ -19,7 +19,10 @@ type route struct {
 }
 
 // routes is every call of the gateway.
-func (g *Gateway) routes() []route {
+func (g *Gateway) routes() []route { return append(g.dataRoutes(), g.controlRoutes()...) }
+
+// dataRoutes are the calls that carry messages and receipts.
+func (g *Gateway) dataRoutes() []route {
 	return []route{
 		{http.MethodPost, "/v1/topics/:topic/messages", g.handlePublish},
 		{http.MethodPost, "/v1/topics/:topic/messages/batch", g.handlePublishBatch},

@@ -1,0 +1,288 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/splashdam/splashdam/gateway/internal/jsonscan"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+const ndjson = "application/x-ndjson"
+
+// batchOptions are the query of a batch.
+type batchOptions struct {
+	runs   bool // ?results=runs
+	strict bool // ?strict=true: 422 if anything failed
+}
+
+// handlePublishBatch is POST /v1/topics/{t}/messages/batch: {"messages":[...]} or a stream of lines.
+func (g *Gateway) handlePublishBatch(c echo.Context) error {
+	name, err := pathName(c, "topic")
+	if err != nil {
+		return err
+	}
+	kind, err := mediaType(c.Request().Header)
+	if err != nil {
+		return err
+	}
+	if kind == ndjson {
+		return g.publishStream(c, name)
+	}
+	var o batchOptions
+	if o.strict, err = queryBool(c, "strict"); err != nil {
+		return err
+	}
+	switch v := c.QueryParam("results"); v {
+	case "", "each":
+	case "runs":
+		o.runs = true
+	default:
+		return badParameter("query/results", "must be each or runs, not %.40q", v)
+	}
+	return g.publishBatch(c, name, o)
+}
+
+// mediaType is the type of a body that is JSON or lines of it; what curl sends unasked counts as JSON.
+func mediaType(h http.Header) (string, error) {
+	ct := h.Get(echo.HeaderContentType)
+	if ct == "" || ct == echo.MIMEApplicationJSON {
+		return echo.MIMEApplicationJSON, nil
+	}
+	kind, _, err := mime.ParseMediaType(ct)
+	switch {
+	case err == nil && kind == ndjson:
+		return ndjson, nil
+	case err == nil && (kind == echo.MIMEApplicationJSON || kind == echo.MIMEApplicationForm || strings.HasSuffix(kind, "+json")):
+		return echo.MIMEApplicationJSON, nil
+	}
+	return "", mqerr.New(mqerr.UnsupportedMedia, "this call takes application/json or application/x-ndjson, not %.80q", ct)
+}
+
+func (g *Gateway) publishBatch(c echo.Context, name string, o batchOptions) error {
+	limits, err := g.publishLimits(c.Request().Context(), name)
+	if err != nil {
+		return err
+	}
+	in, err := g.readBody(c, g.cfg.MaxBodyBytes, func() error {
+		return mqerr.New(mqerr.BatchTooLarge, "the body of a batch has at most %d bytes", g.cfg.MaxBodyBytes)
+	})
+	if err != nil {
+		return err
+	}
+	defer in.release()
+	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
+	defer cancel()
+	r := itemReaders.Get().(*itemReader)
+	defer itemReaders.Put(r)
+	r.maxValue = limits.Settings.MaxMessageBytes
+	p := newPlan(g, limits, len(in.b)/128)
+	defer func() { p.release() }()
+	if err := p.readMessages(r, in.b); err != nil {
+		return err
+	}
+	if limits.ID == 0 {
+		// The topic is made now, when the whole body was read without an error. Who was faster may have
+		// given it another shape.
+		t, err := g.topicToPublish(ctx, name)
+		if err != nil {
+			return err
+		}
+		if p.adopt(t); t.Settings.Partitions != limits.Settings.Partitions || t.Settings.MaxMessageBytes != r.maxValue {
+			p.release()
+			p, r.maxValue = newPlan(g, t, len(p.slots)), t.Settings.MaxMessageBytes
+			if err := p.readMessages(r, in.b); err != nil {
+				return err
+			}
+		}
+	}
+	in.release() // the batches hold copies
+	p.send(ctx, c.RealIP())
+	return p.answer(c, o)
+}
+
+var itemReaders = sync.Pool{New: func() any { return new(itemReader) }}
+
+func invalidJSON(err error) error {
+	var syntax *jsonscan.SyntaxError
+	if errors.As(err, &syntax) {
+		return mqerr.New(mqerr.InvalidJSON, "%v", syntax)
+	}
+	return err
+}
+
+// readMessages reads {"messages":[...]}. What is wrong with one message alone is its own error.
+func (p *plan) readMessages(r *itemReader, body []byte) error {
+	s := &r.scan
+	s.Reset(body)
+	if k := s.Peek(); k != jsonscan.Object {
+		s.Skip()
+		if err := s.End(); err != nil {
+			return invalidJSON(err)
+		}
+		return invalid("", "the body is an object with messages, not %s", k.Name())
+	}
+	s.Open()
+	found := false
+	var unknown error
+	for first := true; ; first = false {
+		name, more := s.Key(first)
+		if !more {
+			break
+		}
+		switch {
+		case string(name) != "messages":
+			unknown = invalid("/"+string(name[:min(len(name), 64)]), "there is no such field")
+			s.Skip()
+		case found:
+			return invalid("/messages", "messages is given twice")
+		default:
+			found = true
+			if err := p.readArray(r); err != nil {
+				return err
+			}
+		}
+	}
+	switch err := s.End(); {
+	case err != nil:
+		return invalidJSON(err)
+	case unknown != nil:
+		return unknown
+	case !found || len(p.slots) == 0:
+		return invalid("/messages", "a batch has at least one message")
+	}
+	return nil
+}
+
+func (p *plan) readArray(r *itemReader) error {
+	if k := r.scan.Peek(); k != jsonscan.Array {
+		if r.scan.Skip(); r.scan.Err() != nil {
+			return invalidJSON(r.scan.Err())
+		}
+		return invalid("/messages", "must be an array of messages, not %s", k.Name())
+	}
+	r.scan.Open()
+	for first := true; r.scan.Element(first); first = false {
+		if len(p.slots) == mq.MaxBatchMessages {
+			return mqerr.New(mqerr.BatchTooLarge, "a batch has at most %d messages", mq.MaxBatchMessages)
+		}
+		r.index = len(p.slots)
+		if err := r.read(); err != nil {
+			return invalidJSON(err)
+		}
+		if r.err != nil {
+			p.fail(r.err)
+			continue
+		}
+		if p.add(&r.msg, r.partition); p.bytes > mq.MaxBatchBytes {
+			return mqerr.New(mqerr.BatchTooLarge, "a batch has at most %d bytes of messages", mq.MaxBatchBytes)
+		}
+	}
+	return invalidJSON(r.scan.Err())
+}
+
+// answer writes the results in the order of the messages.
+func (p *plan) answer(c echo.Context, o batchOptions) error {
+	failed := 0
+	for _, s := range p.slots {
+		if s.result() != nil {
+			failed++
+		}
+	}
+	status := http.StatusOK
+	b := make([]byte, 0, 64+72*len(p.slots))
+	b = append(b, '{')
+	kind := echo.MIMEApplicationJSON
+	switch {
+	case failed > 0 && o.strict:
+		e := &mqerr.Error{Code: mqerr.ValidationFailed, Detail: strconv.Itoa(failed) + " of " + strconv.Itoa(len(p.slots)) +
+			" messages failed; what results show with an id is stored"}
+		problem := appendProblem(nil, e, requestID(c))
+		b = append(append(b[:0], problem[:len(problem)-2]...), ',')
+		status, kind = http.StatusUnprocessableEntity, problemType
+	case failed > 0:
+		status = http.StatusMultiStatus
+	}
+	if o.runs {
+		b = p.appendRuns(append(b, `"runs":[`...))
+	} else {
+		b = p.appendResults(append(b, `"results":[`...))
+	}
+	b = append(b, `],"failed":`...)
+	b = strconv.AppendInt(b, int64(failed), 10)
+	return c.Blob(status, kind, append(b, '}', '\n'))
+}
+
+func (p *plan) appendResults(b []byte) []byte {
+	for i, s := range p.slots {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendResult(b, s)
+	}
+	return b
+}
+
+// appendResult appends an api.PublishResult.
+func appendResult(b []byte, s slot) []byte {
+	if err := s.result(); err != nil {
+		b = append(b, `{"error":`...)
+		b = appendItemError(b, err)
+	} else {
+		b = appendPublished(b, s.batch.topic, s.batch.partition, s.offset())
+	}
+	return append(b, '}')
+}
+
+// appendRuns appends one api.PublishRun for neighbours in one batch.
+func (p *plan) appendRuns(b []byte) []byte {
+	for i := 0; i < len(p.slots); {
+		s := p.slots[i]
+		n := 1
+		for i+n < len(p.slots) && follows(s, p.slots[i+n], n) {
+			n++
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"partition":`...)
+		partition, first := uint32(0), uint64(0)
+		if s.batch != nil {
+			partition = s.batch.partition
+		}
+		if s.result() == nil {
+			first = s.offset()
+		}
+		b = strconv.AppendUint(b, uint64(partition), 10)
+		b = append(b, `,"first_offset":`...)
+		b = strconv.AppendUint(b, first, 10)
+		b = append(b, `,"count":`...)
+		b = strconv.AppendInt(b, int64(n), 10)
+		if err := s.result(); err != nil {
+			b = append(b, `,"error":`...)
+			b = appendItemError(b, err)
+		}
+		b = append(b, '}')
+		i += n
+	}
+	return b
+}
+
+// follows says whether t, n places after s, belongs to the run that s begins.
+func follows(s, t slot, n int) bool {
+	switch {
+	case s.err != nil || t.err != nil:
+		return false
+	case s.batch.err != nil || t.batch.err != nil:
+		return s.batch == t.batch
+	}
+	return s.batch.partition == t.batch.partition && s.offset()+uint64(n) == t.offset()
+}

@@ -1,0 +1,268 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// outgoing is a batch on its way to the leader of one partition. Whoever adds to it owns it until it is
+// sent; the results may be read when send returned (or done is closed, where somebody waits on it).
+type outgoing struct {
+	topic     mq.TopicID
+	partition uint32
+	builder   mq.BatchBuilder
+	done      chan struct{} // for streams only
+	written   int           // of streams: how many of its results are written
+
+	first uint64 // offset of ordinal 0
+	stamp int64
+	err   *mqerr.Error
+}
+
+// slot is where the result of an item will be: an ordinal of a batch, or an error.
+type slot struct {
+	batch   *outgoing
+	ordinal int32
+	err     *mqerr.Error
+}
+
+// result is the slot's error, or nil when the message is committed.
+func (s slot) result() *mqerr.Error {
+	if s.err != nil {
+		return s.err
+	}
+	return s.batch.err
+}
+
+// offset is valid when result is nil.
+func (s slot) offset() uint64 { return s.batch.first + uint64(s.ordinal) }
+
+// plan spreads the messages of one request over batches. A batch of keyless messages stays in one
+// partition.
+type plan struct {
+	g       *Gateway
+	topic   meta.Topic
+	keyless int64                    // the partition of messages without key and partition, -1: none chosen yet
+	open    map[uint32]int           // partition to index of the batch that grows
+	batches []*outgoing              // in the order in which they were begun
+	last    struct{ part, at int64 } // the last look-up of open: most requests go to one partition
+	slots   []slot
+	bytes   int
+}
+
+var outgoings = sync.Pool{New: func() any { return new(outgoing) }}
+
+func newPlan(g *Gateway, t meta.Topic, size int) *plan {
+	p := &plan{g: g, topic: t, keyless: -1, open: map[uint32]int{}, slots: make([]slot, 0, size)}
+	p.last.part = -1
+	return p
+}
+
+// release gives the batches' memory back; slots must not be read after it.
+func (p *plan) release() {
+	for _, b := range p.batches {
+		b.release()
+	}
+	p.batches, p.slots = nil, nil
+}
+
+func newOutgoing(topic mq.TopicID, partition uint32) *outgoing {
+	b := outgoings.Get().(*outgoing)
+	b.topic, b.partition = topic, partition
+	return b
+}
+
+func (b *outgoing) release() {
+	if b.builder.Size() > mostKept {
+		return // one very large message should not stay in the pool
+	}
+	builder := b.builder
+	builder.Reset()
+	*b = outgoing{builder: builder}
+	outgoings.Put(b)
+}
+
+// adopt gives a plan that was made before its topic was the topic.
+func (p *plan) adopt(t meta.Topic) {
+	p.topic = t
+	for _, b := range p.batches {
+		b.topic = t.ID
+	}
+}
+
+// fail gives the next item an error.
+func (p *plan) fail(err *mqerr.Error) { p.slots = append(p.slots, slot{err: err}) }
+
+// add copies a message into the batch of its partition. partition is anyPartition or one that was asked for.
+func (p *plan) add(m *mq.Message, partition int64) {
+	if partition == anyPartition && !m.HasKey {
+		if p.keyless < 0 {
+			p.keyless = int64(p.g.nextPartition(p.topic))
+		}
+		partition = p.keyless
+	}
+	n, err := choose(p.topic, m, partition)
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	b := p.batch(n, len(m.Value))
+	p.slots = append(p.slots, slot{batch: b, ordinal: int32(b.builder.Len())})
+	b.builder.Add(m)
+	p.bytes += len(m.Value)
+}
+
+// choose is the partition of a message that has a key, or was given one.
+func choose(t meta.Topic, m *mq.Message, partition int64) (uint32, *mqerr.Error) {
+	if partition == anyPartition {
+		return uint32(xxhash.Sum64(m.Key) % uint64(t.Settings.Partitions)), nil
+	}
+	if partition >= int64(t.Settings.Partitions) {
+		return 0, mqerr.New(mqerr.PartitionNotFound, "topic %s has the partitions 0 to %d, not %d", t.Name, t.Settings.Partitions-1, partition)
+	}
+	return uint32(partition), nil
+}
+
+// batch is the batch of a partition with room for n more bytes: it is cut at 1 MiB or one message.
+func (p *plan) batch(partition uint32, n int) *outgoing {
+	at := p.last.at
+	if p.last.part != int64(partition) {
+		i, ok := p.open[partition]
+		if !ok {
+			i = -1
+		}
+		at = int64(i)
+	}
+	if at < 0 || !p.batches[at].roomFor(n) {
+		at = int64(len(p.batches))
+		p.batches = append(p.batches, newOutgoing(p.topic.ID, partition))
+		p.open[partition] = int(at)
+	}
+	p.last.part, p.last.at = int64(partition), at
+	return p.batches[at]
+}
+
+func (b *outgoing) roomFor(n int) bool {
+	have := b.builder.Len()
+	return have == 0 || have < mq.MaxBatchMessages && b.builder.Size()+n <= mq.BatchCutBytes
+}
+
+// send sends all batches and returns when each has its result: one after the other within a partition, so
+// that order within a key holds, and all partitions at once.
+func (p *plan) send(ctx context.Context, producer string) {
+	if len(p.open) <= 1 {
+		for _, b := range p.batches {
+			p.g.sendBatch(ctx, p.topic, b, producer)
+		}
+		return
+	}
+	var wg sync.WaitGroup
+	for partition := range p.open {
+		wg.Go(func() {
+			for _, b := range p.batches {
+				if b.partition == partition {
+					p.g.sendBatch(ctx, p.topic, b, producer)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+var packed = sync.Pool{New: func() any { return new([]byte) }}
+
+// sendBatch packs a batch, sends it to its leader and notes where its messages are.
+func (g *Gateway) sendBatch(ctx context.Context, t meta.Topic, b *outgoing, producer string) {
+	buf := packed.Get().(*[]byte)
+	*buf = g.packer.Append((*buf)[:0], &b.builder, producer, g.cfg.Name, t.Settings.Compression)
+	err := g.appendBatch(ctx, t, b, *buf)
+	size := len(*buf)
+	if cap(*buf) <= mostKept {
+		packed.Put(buf)
+	}
+	if err != nil {
+		b.err = asError(err)
+		return
+	}
+	g.metrics.published.Add(float64(b.builder.Len()))
+	g.metrics.publishB.Add(float64(size))
+}
+
+func (g *Gateway) appendBatch(ctx context.Context, t meta.Topic, b *outgoing, packed []byte) error {
+	f := frame.Append{Partition: mq.PartitionID{Topic: t.ID, Number: b.partition}, Route: t.Route, Batch: packed}
+	answer, err := g.router.CallOnce(ctx, f.Partition, frame.TypeAppend, &f)
+	if mqerr.Is(err, mqerr.StaleRoute) {
+		// The topic changed. Where that did not move keys the batch is right as it is.
+		now, waitErr := g.newerRoute(ctx, t)
+		if waitErr != nil || now.Settings.Partitions != t.Settings.Partitions {
+			return err
+		}
+		f.Route = now.Route
+		answer, err = g.router.CallOnce(ctx, f.Partition, frame.TypeAppend, &f)
+	}
+	if err != nil {
+		return err
+	}
+	var done frame.Appended
+	if err := done.Parse(answer); err != nil {
+		return mqerr.New(mqerr.OutcomeUnknown, "the leader's answer can't be read: %w", err)
+	}
+	if int(done.Count) != b.builder.Len() {
+		return mqerr.New(mqerr.OutcomeUnknown, "the leader speaks of %d messages, not %d", done.Count, b.builder.Len())
+	}
+	b.first, b.stamp = done.First, done.Stamp
+	return nil
+}
+
+// newerRoute reads a topic whose route version is not the known one any more.
+func (g *Gateway) newerRoute(ctx context.Context, t meta.Topic) (meta.Topic, error) {
+	now, err := g.store.GetTopic(ctx, t.Name)
+	if err == nil && now.ID != t.ID {
+		err = mqerr.New(mqerr.TopicNotFound, "topic %s was deleted", t.Name)
+	}
+	return now, err
+}
+
+// sticky is the partition (of whatever topic, modulo its number of partitions) that keyless messages go
+// to for a short while, so that what arrives at the same time shares entries.
+type sticky struct {
+	turn  atomic.Uint32
+	count atomic.Uint32
+	since atomic.Int64
+}
+
+const (
+	stickyFor   = int64(5 * time.Millisecond)
+	stickyCount = 512
+)
+
+// nextPartition is the partition for keyless messages now; partitions without a leader are passed over
+// while others have one.
+func (g *Gateway) nextPartition(t meta.Topic) uint32 {
+	s := &g.sticky
+	now := time.Now().UnixNano()
+	if since := s.since.Load(); now-since > stickyFor || s.count.Add(1) > stickyCount {
+		if s.since.CompareAndSwap(since, now) {
+			s.count.Store(0)
+			s.turn.Add(1)
+		}
+	}
+	n := t.Settings.Partitions
+	first := s.turn.Load() % n
+	for i := range n {
+		p := (first + i) % n
+		if _, _, err := g.router.Leader(mq.PartitionID{Topic: t.ID, Number: p}); err == nil {
+			return p
+		}
+	}
+	return first
+}

@@ -1,0 +1,169 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// The names of the headers of a raw publish, in Go's canonical form.
+const (
+	headerKey       = "Mq-Key"
+	headerPartition = "Mq-Partition"
+	headerLane      = "Mq-Lane"
+	headerPrefix    = "Mq-Header-"
+	cloudEvents     = "Ce-"
+)
+
+// later are the headers whose features are not in this version.
+var later = [...]string{"Mq-Delay", "Mq-Deliver-At", "Mq-Ttl", "Idempotency-Key"}
+
+// handlePublish is POST /v1/topics/{t}/messages: the body is one message.
+func (g *Gateway) handlePublish(c echo.Context) error {
+	name, err := pathName(c, "topic")
+	if err != nil {
+		return err
+	}
+	var m mq.Message
+	partition, err := messageFromHeaders(c.Request().Header, &m)
+	if err != nil {
+		return err
+	}
+	in, err := g.readMessage(c, name)
+	if err != nil {
+		return err
+	}
+	defer in.release()
+	m.Value = in.b
+	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
+	defer cancel()
+	t, err := g.topicToPublish(ctx, name)
+	if err != nil {
+		return err
+	}
+	if partition == anyPartition && !m.HasKey {
+		partition = int64(g.nextPartition(t))
+	}
+	n, bad := choose(t, &m, partition)
+	if bad != nil {
+		return bad
+	}
+	b := newOutgoing(t.ID, n)
+	defer b.release()
+	b.builder.Add(&m)
+	if g.sendBatch(ctx, t, b, c.RealIP()); b.err != nil {
+		return b.err
+	}
+	out := make([]byte, 0, 160)
+	out = appendPublished(out, t.ID, b.partition, b.first)
+	out = append(out, `,"timestamp":"`...)
+	out = appendTime(out, b.stamp)
+	out = append(out, '"', '}', '\n')
+	return c.JSONBlob(http.StatusCreated, out)
+}
+
+// readMessage reads the body as one message, within the topic's limit. The topic is not made yet: a request
+// that is refused leaves nothing behind.
+func (g *Gateway) readMessage(c echo.Context, topic string) (*body, error) {
+	limit := int64(mq.DefaultMaxMessageBytes)
+	if t, ok := g.view.Topic(topic); ok {
+		limit = int64(t.Settings.MaxMessageBytes)
+	} else if t, err := g.knownTopic(c.Request().Context(), topic); err == nil {
+		limit = int64(t.Settings.MaxMessageBytes)
+	} else if !mqerr.Is(err, mqerr.TopicNotFound) {
+		return nil, err
+	}
+	return g.readBody(c, limit, func() error {
+		return mqerr.New(mqerr.MessageTooLarge, "a message of topic %s has at most %d bytes", topic, limit)
+	})
+}
+
+// messageFromHeaders fills everything of a message but its value, and says which partition was asked for.
+func messageFromHeaders(h http.Header, m *mq.Message) (partition int64, err error) {
+	m.Lane = mq.LaneNormal
+	for _, name := range later {
+		if _, ok := h[name]; ok {
+			return 0, invalid("header/"+name, "%s comes with a later version", name)
+		}
+	}
+	if v := h.Get(headerLane); v != "" && v != "normal" {
+		return 0, invalid("header/"+headerLane, "lanes come with a later version; only normal is taken")
+	}
+	if v, ok := h[headerKey]; ok {
+		if m.Key, m.HasKey = []byte(v[0]), true; len(v) > 1 || len(m.Key) > mq.MaxKeyBytes {
+			return 0, invalid("header/"+headerKey, "there is one key of at most %d bytes", mq.MaxKeyBytes)
+		}
+	}
+	m.ContentType = h.Get(echo.HeaderContentType)
+	if err := checkContentType(m.ContentType); err != nil {
+		return 0, invalid("header/Content-Type", "%v", err)
+	}
+	partition = anyPartition
+	if v, ok := h[headerPartition]; ok {
+		n, err := strconv.ParseUint(v[0], 10, 32)
+		if err != nil || len(v) > 1 {
+			return 0, badParameter("header/"+headerPartition, "must be one whole number from 0, not %.40q", v[0])
+		}
+		partition = int64(n)
+	}
+	return partition, messageHeaders(h, m)
+}
+
+// messageHeaders takes Mq-Header-<name> and ce-* as headers of the message. HTTP header names have no case,
+// so they become lower case, and the order is by name.
+func messageHeaders(h http.Header, m *mq.Message) error {
+	for name, values := range h {
+		switch {
+		case strings.HasPrefix(name, headerPrefix):
+			name = name[len(headerPrefix):]
+		case !strings.HasPrefix(name, cloudEvents):
+			continue
+		}
+		for _, v := range values {
+			x := mq.Header{Name: strings.ToLower(name), Value: v}
+			if err := checkHeader(x); err != nil {
+				err.Fields = []mqerr.Field{{Pointer: "header/" + headerPrefix + x.Name, Detail: err.Detail}}
+				return err
+			}
+			m.Headers = append(m.Headers, x)
+		}
+	}
+	if len(m.Headers) > mq.MaxHeaders {
+		return mqerr.New(mqerr.HeadersTooLarge, "a message has at most %d headers, this one has %d", mq.MaxHeaders, len(m.Headers))
+	}
+	slices.SortStableFunc(m.Headers, func(a, b mq.Header) int { return strings.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// appendPublished appends the begin of an api.Published, without the closing brace.
+func appendPublished(b []byte, topic mq.TopicID, partition uint32, offset uint64) []byte {
+	b = append(b, `{"id":"`...)
+	b = mq.MessageID{Partition: mq.PartitionID{Topic: topic, Number: partition}, Number: offset}.AppendTo(b)
+	b = append(b, `","partition":`...)
+	b = strconv.AppendUint(b, uint64(partition), 10)
+	b = append(b, `,"offset":`...)
+	return strconv.AppendUint(b, offset, 10)
+}
+
+// appendTime appends a time (Unix nanoseconds) as RFC 3339 in UTC.
+func appendTime(b []byte, unix int64) []byte {
+	return time.Unix(0, unix).UTC().AppendFormat(b, time.RFC3339Nano)
+}
+
+// publishLimits is what the batch calls need to know of a topic before it is made.
+func (g *Gateway) publishLimits(ctx context.Context, name string) (meta.Topic, error) {
+	t, err := g.knownTopic(ctx, name)
+	if mqerr.Is(err, mqerr.TopicNotFound) && g.cfg.AutoCreate {
+		return meta.Topic{Name: name, Settings: mq.DefaultTopicSettings()}, nil
+	}
+	return t, err
+}
