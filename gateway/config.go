@@ -4,41 +4,43 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"time"
 
+	"github.com/splashdam/splashdam/shared/config"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
 // Config says how a gateway runs. Begin with DefaultConfig.
 type Config struct {
 	// Name is unique among gateways; it is in every batch that this one builds.
-	Name string
+	Name string `help:"Name of this gateway, unique among gateways." default:"gateway-1"`
 	// Listen is the HTTP address (host:port); port 0 takes a free one.
-	Listen string
+	Listen string `help:"HTTP address, host:port." default:"127.0.0.1:8080"`
 	// Advertise is the address under which others reach it; empty: the one listened on.
-	Advertise string
+	Advertise string `help:"Address under which others reach it, if not that of --listen."`
 	// Etcd are the client addresses (host:port) of the coordinators' etcd.
-	Etcd []string
+	Etcd []string `help:"Client addresses of the coordinators' etcd." required:""`
 	// AutoCreate makes a topic with default settings when something is published to it.
-	AutoCreate bool
+	AutoCreate bool `help:"Make topics when something is published to them." default:"true" negatable:""`
 	// RequestTimeout bounds what a request waits for log nodes and coordinators (a long poll's wait comes on top).
-	RequestTimeout time.Duration
+	RequestTimeout time.Duration `help:"How long a request waits for log nodes and coordinators." default:"10s"`
 	// HeaderTimeout and BodyTimeout bound how long a client may take to send headers and a body; IdleTimeout
 	// how long a connection may rest between requests, and a stream between two lines.
-	HeaderTimeout, BodyTimeout, IdleTimeout time.Duration
+	HeaderTimeout time.Duration `help:"How long a client may take to send headers." default:"10s"`
+	BodyTimeout   time.Duration `help:"How long a client may take to send a body." default:"30s"`
+	IdleTimeout   time.Duration `help:"How long a connection or a stream may rest." default:"2m"`
 	// MaxHeaderBytes bounds a request's headers as a whole: beyond it 431 and the connection closes.
-	MaxHeaderBytes int
+	MaxHeaderBytes int `help:"Bytes of a request's headers." default:"655360"`
 	// MaxBodyBytes bounds a batch's body, as sent and unpacked: beyond it 413.
-	MaxBodyBytes int64
+	MaxBodyBytes int64 `help:"Bytes of a batch's body." default:"50331648"`
 	// MaxBuffered bounds the bytes of all bodies that are in memory at once: beyond it 503 overloaded.
-	MaxBuffered int64
+	MaxBuffered int64 `help:"Bytes of all bodies in memory at once." default:"536870912"`
 	// MaxWaiting bounds the long polls that wait at once: beyond it 503 overloaded.
-	MaxWaiting int
+	MaxWaiting int `help:"Long polls that wait at once." default:"20000"`
 	// LeaseTTL is how long after its end /gateways/<name> still names this gateway.
-	LeaseTTL time.Duration
+	LeaseTTL time.Duration `help:"How long the cluster names this gateway after it vanished." default:"5s"`
 	// Insecure allows listening beyond loopback although this version has no TLS and no API keys.
-	Insecure bool
+	Insecure bool `help:"Allow addresses that other machines reach, without TLS."`
 }
 
 // DefaultConfig is what a gateway uses where nothing else is said.
@@ -70,10 +72,9 @@ func (c *Config) Validate() error {
 	if err := mq.CheckName(c.Name); err != nil {
 		errs = append(errs, fmt.Errorf("name: %w", err))
 	}
-	host, _, err := net.SplitHostPort(c.Listen)
-	want(err == nil, "listen: %q is not host:port", c.Listen)
-	want(err != nil || c.Insecure || isLoopback(host),
-		"listen: %s is reachable from other machines, and this version has no TLS; set insecure if that is meant", c.Listen)
+	if err := config.CheckListen("listen", c.Listen, c.Insecure); err != nil {
+		errs = append(errs, err)
+	}
 	if c.Advertise != "" {
 		_, _, err := net.SplitHostPort(c.Advertise)
 		want(err == nil, "advertise: %q is not host:port", c.Advertise)
@@ -91,12 +92,4 @@ func (c *Config) Validate() error {
 	want(c.MaxBuffered >= c.MaxBodyBytes, "max buffered: %d is less than one body (%d)", c.MaxBuffered, c.MaxBodyBytes)
 	want(c.MaxWaiting >= 1, "max waiting: must be at least 1")
 	return errors.Join(errs...)
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.IsLoopback()
 }
