@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -21,6 +22,7 @@ import (
 type etcd struct {
 	server *embed.Etcd
 	client *clientv3.Client // in process, without a socket
+	log    *bridge
 }
 
 // quota bounds etcd's database; metadata of 10,000 partitions is some tens of MB.
@@ -38,7 +40,7 @@ func listenURL(addr string) (url.URL, error) {
 	return url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}, nil
 }
 
-func etcdConfig(c *Config, log *slog.Logger) (*embed.Config, error) {
+func etcdConfig(c *Config, log *bridge) (*embed.Config, error) {
 	e := embed.NewConfig()
 	e.Name, e.Dir = c.Name, filepath.Join(c.Dir, "etcd")
 	peer, err := listenURL(c.EtcdPeer)
@@ -67,7 +69,7 @@ func etcdConfig(c *Config, log *slog.Logger) (*embed.Config, error) {
 	e.AutoCompactionMode, e.AutoCompactionRetention = "periodic", "1h"
 	e.QuotaBackendBytes = quota
 	e.EnableGRPCGateway = false
-	e.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(&bridge{log: log.With("part", "etcd")}))
+	e.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(log))
 	return e, nil
 }
 
@@ -77,7 +79,8 @@ func startEtcd(ctx context.Context, c *Config, log *slog.Logger) (*etcd, error) 
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("coordinator: %w", err)
 	}
-	cfg, err := etcdConfig(c, log)
+	b := &bridge{log: log.With("part", "etcd"), stopping: new(atomic.Bool)}
+	cfg, err := etcdConfig(c, b)
 	if err != nil {
 		return nil, fmt.Errorf("coordinator: etcd's addresses: %w", err)
 	}
@@ -85,7 +88,7 @@ func startEtcd(ctx context.Context, c *Config, log *slog.Logger) (*etcd, error) 
 	if err != nil {
 		return nil, fmt.Errorf("coordinator: starting etcd in %s: %w", cfg.Dir, err)
 	}
-	e := &etcd{server: server}
+	e := &etcd{server: server, log: b}
 	select {
 	case <-server.Server.ReadyNotify():
 	case err := <-server.Err():
@@ -102,6 +105,7 @@ func startEtcd(ctx context.Context, c *Config, log *slog.Logger) (*etcd, error) 
 // stop ends the member in about a second. HardStop first: a graceful stop hands leadership over for several
 // seconds, and an election is quicker.
 func (e *etcd) stop() {
+	e.log.stopping.Store(true)
 	if e.client != nil {
 		e.client.Close() // in process: it has no connection that could fail to close
 	}
@@ -111,12 +115,15 @@ func (e *etcd) stop() {
 
 // bridge passes etcd's log on to slog: its information as debug, because it says more than anyone reads.
 type bridge struct {
-	log    *slog.Logger
-	fields []zapcore.Field
+	log      *slog.Logger
+	fields   []zapcore.Field
+	stopping *atomic.Bool // from then on its complaints about closed listeners are expected
 }
 
-func level(l zapcore.Level) slog.Level {
+func (b *bridge) level(l zapcore.Level) slog.Level {
 	switch {
+	case b.stopping.Load():
+		return slog.LevelDebug
 	case l >= zapcore.ErrorLevel:
 		return slog.LevelError
 	case l >= zapcore.WarnLevel:
@@ -127,11 +134,13 @@ func level(l zapcore.Level) slog.Level {
 }
 
 // Enabled implements zapcore.Core.
-func (b *bridge) Enabled(l zapcore.Level) bool { return b.log.Enabled(context.Background(), level(l)) }
+func (b *bridge) Enabled(l zapcore.Level) bool {
+	return b.log.Enabled(context.Background(), b.level(l))
+}
 
 // With implements zapcore.Core.
 func (b *bridge) With(f []zapcore.Field) zapcore.Core {
-	return &bridge{b.log, append(b.fields[:len(b.fields):len(b.fields)], f...)}
+	return &bridge{b.log, append(b.fields[:len(b.fields):len(b.fields)], f...), b.stopping}
 }
 
 // Check implements zapcore.Core.
@@ -152,7 +161,11 @@ func (b *bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	for k, v := range m.Fields {
 		attrs = append(attrs, slog.Any(k, v))
 	}
-	b.log.LogAttrs(context.Background(), level(e.Level), e.Message, attrs...)
+	l := b.level(e.Level)
+	if e.Message == "failed to update storage version" {
+		l = slog.LevelDebug // said by every member of a new cluster before its first snapshot; it tries again by itself
+	}
+	b.log.LogAttrs(context.Background(), l, e.Message, attrs...)
 	return nil
 }
 

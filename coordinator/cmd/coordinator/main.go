@@ -18,7 +18,7 @@ import (
 
 type flags struct {
 	coordinator.Config `embed:""`
-	Debug              string     `name:"debug-listen" help:"Address for metrics and profiles, empty for none." default:""`
+	Debug              string     `name:"debug" help:"Address for metrics and profiles, empty for none." default:""`
 	LogLevel           slog.Level `name:"log-level" help:"debug, info, warn or error." default:"info"`
 }
 
