@@ -73,3 +73,15 @@ func parseValue(value []byte, run uint32) (id uint32, ours, whole bool) {
 	hash, err := strconv.ParseUint(string(value[hashAt:hashAt+8]), 16, 32)
 	return uint32(number), true, err == nil && uint32(hash) == sum(value)
 }
+
+// ID is the id that a value names, 0 if it names none. It does not check whose value it is.
+func ID(value []byte) uint32 {
+	if len(value) < prefixLength || !bytes.HasPrefix(value, []byte(magic)) {
+		return 0
+	}
+	id, err := strconv.ParseUint(string(value[idAt:idAt+8]), 16, 32)
+	if err != nil {
+		return 0
+	}
+	return uint32(id)
+}
