@@ -13,18 +13,19 @@ func short(url string) Options {
 }
 
 func TestModesAgainstABroker(t *testing.T) {
-	_, url := newBroker(t)
-	poll := LongPolls{Options: short(url), Group: "g", Wait: 10 * time.Millisecond}
-	for name, m := range map[string]interface {
+	type mode interface {
 		Run(context.Context) (*Report, error)
-	}{
-		"single":    &Publish{Options: short(url), Batch: 1, Keys: 3},
-		"batch":     &Publish{Options: short(url), Batch: 10, Keys: 3},
-		"open loop": &Publish{Options: short(url), Batch: 2, Rate: 1000, Runs: false},
-		"ndjson":    &NDJSON{Options: short(url), Window: 16},
-		"longpolls": &poll,
+	}
+	for name, make := range map[string]func(o Options) mode{
+		"single":    func(o Options) mode { return &Publish{Options: o, Batch: 1, Keys: 3} },
+		"batch":     func(o Options) mode { return &Publish{Options: o, Batch: 10, Keys: 3} },
+		"open loop": func(o Options) mode { return &Publish{Options: o, Batch: 2, Rate: 1000} },
+		"ndjson":    func(o Options) mode { return &NDJSON{Options: o, Window: 16} },
+		"longpolls": func(o Options) mode { return &LongPolls{Options: o, Group: "g", Wait: 10 * time.Millisecond} },
 	} {
 		t.Run(name, func(t *testing.T) {
+			_, url := newBroker(t)
+			m := make(short(url))
 			r, err := m.Run(t.Context())
 			if err != nil {
 				t.Fatal(err)
