@@ -126,9 +126,16 @@ func (w *world) receive(id mq.GroupID, n int, stream uint64) {
 	}
 }
 
-func (w *world) settleOne(h held, out Outcome, delay int64) {
-	r := w.m.Settle(w.now, []SettleItem{{Receipt: h.Receipt, Outcome: out, Delay: delay, Reason: "r"}}, nil)[0]
-	o, off := w.groups[h.Group], h.Offset
+// settleAll settles in one call what the oracle then does one by one.
+func (w *world) settleAll(hs []held, items []SettleItem) {
+	results := w.m.Settle(w.now, items, nil)
+	for i, h := range hs {
+		w.settled(h, items[i], results[i], i == len(hs)-1)
+	}
+}
+
+func (w *world) settled(h held, it SettleItem, r SettleResult, last bool) {
+	o, off, out := w.groups[h.Group], h.Offset, it.Outcome
 	s := o.state[off]
 	ok := s == StateAcked && out == Ack || s != StateAcked && s != StateDead && !(fence{h.Segment, h.Counter}).less(o.fence[off])
 	if ok != (r.Code == SettleOK) {
@@ -141,11 +148,16 @@ func (w *world) settleOne(h held, out Outcome, delay int64) {
 		case Ack:
 			o.state[off] = StateAcked
 		case Nack:
-			o.fail(w.m, h.Group, off, w.now, delay)
+			o.fail(w.m, h.Group, off, w.now, it.Delay)
 		case Reject:
 			o.state[off] = StateDead
 		case Extend:
 			o.state[off], o.until[off] = StateLeased, w.now+10*sec
+		}
+		if out == Nack || out == Reject {
+			if x := w.m.groups[h.Group].out[off]; last && x.reason.String() != it.Reason {
+				w.t.Fatalf("offset %d failed because of %q, not %q", off, x.reason, it.Reason)
+			}
 		}
 	}
 	if r.State != o.state[off] {
@@ -199,10 +211,22 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		return mq.GroupID(rapid.IntRange(1, len(w.groups)).Draw(t, "group"))
 	}
 	settle := func(t *rapid.T) {
-		if h, ok := w.anyHeld(t); ok {
-			w.settleOne(h, rapid.SampledFrom([]Outcome{Ack, Ack, Nack, Reject, Extend}).Draw(t, "outcome"),
-				rapid.SampledFrom([]int64{-1, -1, 0, 3 * sec}).Draw(t, "delay"))
+		var hs []held
+		var items []SettleItem
+		outcome := rapid.SampledFrom([]Outcome{Ack, Ack, Nack, Nack, Reject, Extend})
+		o := outcome.Draw(t, "outcome")
+		at := rapid.IntRange(max(0, len(w.held)-20), max(0, len(w.held)-1)).Draw(t, "first")
+		for range min(rapid.IntRange(1, 5).Draw(t, "items"), len(w.held)-at) {
+			h := w.held[at]
+			it := SettleItem{Receipt: h.Receipt, Outcome: o, Delay: rapid.SampledFrom([]int64{-1, 0, 3 * sec, 3 * sec}).Draw(t, "delay"),
+				Reason: rapid.SampledFrom([]string{"r", "s"}).Draw(t, "reason")}
+			if rapid.IntRange(0, 9).Draw(t, "mixed") == 0 {
+				it.Outcome = outcome.Draw(t, "another outcome")
+			}
+			hs, items = append(hs, h), append(items, it)
+			at++
 		}
+		w.settleAll(hs, items)
 	}
 	steps := map[string]func(*rapid.T){
 		"publish": func(t *rapid.T) { w.cut(rapid.IntRange(0, 8).Draw(t, "n")) },
@@ -215,7 +239,7 @@ func (w *world) steps() map[string]func(*rapid.T) {
 			w.receive(group(t), rapid.IntRange(1, 7).Draw(t, "n"), uint64(rapid.IntRange(1, 2).Draw(t, "stream")))
 		},
 		"settle": settle, "settle more": settle, "settle again": settle,
-		"tick": func(t *rapid.T) { w.tick(rapid.Int64Range(0, 6*sec).Draw(t, "d")) },
+		"tick":   func(t *rapid.T) { w.tick(rapid.Int64Range(0, 6*sec).Draw(t, "d")) },
 		"replay": func(t *rapid.T) { w.replays(New(part)) },
 		"checkpoint": func(t *rapid.T) {
 			// As of a moment at which decisions are applied that no entry holds yet: replaying them changes nothing.
@@ -277,7 +301,7 @@ func (w *world) handOverSteps() map[string]func(*rapid.T) {
 			w.back(func(x held) bool { return x.stream == 2 })
 			w.m.StreamGone(w.now, 2)
 		},
-		"roll":   func(t *rapid.T) { w.segment++; w.m.Lead(w.segment, w.now) },
+		"roll": func(t *rapid.T) { w.segment++; w.m.Lead(w.segment, w.now) },
 	}
 }
 
