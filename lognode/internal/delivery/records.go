@@ -32,13 +32,6 @@ type delivered struct {
 	runs       []Run
 }
 
-func (d *delivered) messages() (n uint32) {
-	for i := range d.runs {
-		n += d.runs[i].Count
-	}
-	return n
-}
-
 func (d *delivered) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(d.group))
 	b = binary.AppendUvarint(b, d.generation)

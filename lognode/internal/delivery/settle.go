@@ -49,7 +49,7 @@ type SettleResult struct {
 
 // Settle decides on each item in turn and appends its result to out. Acking twice is fine. A receipt counts until
 // the message is acked or dead or was handed out again, whether or not its lease ran out, and whether or not
-// this leader knows of it.
+// this leader knows of it. A machine that does not lead knows no group.
 func (m *Machine) Settle(now int64, items []SettleItem, out []SettleResult) []SettleResult {
 	for i := range items {
 		out = append(out, m.settle(now, &items[i]))
