@@ -151,7 +151,7 @@ func (g *Gateway) heldPage(ctx context.Context, at *heldPlace, limit uint32) ([]
 	if err != nil {
 		return nil, err
 	}
-	r, err := client.HeldMessages(ctx, &mqpb.HeldMessagesRequest{Partition: wirePartition(p), Group: uint64(at.group),
+	r, err := client.HeldMessages(ctx, &mqpb.HeldMessagesRequest{Partition: mqpb.FromPartition(p), Group: uint64(at.group),
 		State: at.state, From: at.offset, Limit: limit})
 	if err != nil {
 		return nil, controlError(g.leaderOf(p), err)

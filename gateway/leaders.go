@@ -68,7 +68,7 @@ func askNode[R perPartition](ctx context.Context, g *Gateway, leader string, led
 	out := make(map[mq.PartitionID]told[R], len(led))
 	wire := make([]*mqpb.Partition, len(led))
 	for i, p := range led {
-		wire[i] = wirePartition(p)
+		wire[i] = mqpb.FromPartition(p)
 	}
 	var answers []R
 	client, err := g.router.Control(led[0])
@@ -84,7 +84,7 @@ func askNode[R perPartition](ctx context.Context, g *Gateway, leader string, led
 		out[p] = told[R]{err: err}
 	}
 	for _, a := range answers {
-		p := mq.PartitionID{Topic: mq.TopicID(a.GetPartition().GetTopic()), Number: a.GetPartition().GetNumber()}
+		p := a.GetPartition().MQ()
 		if _, asked := out[p]; !asked {
 			continue
 		}
@@ -129,10 +129,6 @@ func publicError(code mqerr.Code, detail string) error {
 		code = mqerr.NoLeader
 	}
 	return mqerr.New(code, "%s", detail)
-}
-
-func wirePartition(p mq.PartitionID) *mqpb.Partition {
-	return &mqpb.Partition{Topic: uint64(p.Topic), Number: p.Number}
 }
 
 // partitionFigures asks for the figures of partitions, which may be of several topics.

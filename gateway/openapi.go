@@ -16,9 +16,9 @@ import (
 //go:embed openapi/*.json
 var openapiFiles embed.FS
 
-// openapiDocument is the whole document as it is answered. It is put together each time, in about a
+// OpenAPI is the document that /openapi.json answers. It is put together each time, in about a
 // millisecond: it is asked for by tools, not by clients.
-func openapiDocument() ([]byte, error) {
+func OpenAPI() ([]byte, error) {
 	whole := map[string]any{}
 	names, err := fs.Glob(openapiFiles, "openapi/*.json")
 	if err != nil {
@@ -62,7 +62,7 @@ func joinObjects(whole, part map[string]any, where string) error {
 
 // handleOpenAPI answers the document.
 func (g *Gateway) handleOpenAPI(c echo.Context) error {
-	doc, err := openapiDocument()
+	doc, err := OpenAPI()
 	if err != nil {
 		return err
 	}

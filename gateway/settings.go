@@ -9,15 +9,13 @@ import (
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
-// topicSettings reads a body as changes of base, reports every bad field, and gives what the result does
-// not name its default: a PUT's base is {}, a PATCH's the settings that are there. In both the body is a JSON
-// merge patch, so null means the default.
+// topicSettings reads a body as changes of base and gives what the result does not name its default: a PUT's
+// base is {}, a PATCH's the settings that are there. In both the body is a JSON merge patch, so null means the
+// default. The result is not validated yet.
 func topicSettings(base any, body []byte) (mq.TopicSettings, error) {
 	out := mq.DefaultTopicSettings()
-	if err := mergeSettings(base, body, &out); err != nil {
-		return out, err
-	}
-	return out, validation(out.Validate(""))
+	err := mergeSettings(base, body, &out)
+	return out, err
 }
 
 // groupSettings reads the body of a PUT of a group; defaults are its topic's. startGiven says that the body

@@ -41,6 +41,9 @@ func (g *Gateway) handlePutTopic(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := validation(want.Validate("")); err != nil {
+		return err
+	}
 	t, created, err := g.putTopic(c.Request().Context(), name, want, &cond)
 	if err != nil {
 		return err
@@ -80,6 +83,9 @@ func (g *Gateway) changeTopic(ctx context.Context, have meta.Topic, want mq.Topi
 		return have, err
 	}
 	if err := checkFixed(&have.Settings, &want); err != nil {
+		return have, err
+	}
+	if err := validation(want.Validate("")); err != nil {
 		return have, err
 	}
 	return g.store.UpdateTopic(ctx, have.Name, have.Revision, func(s *mq.TopicSettings) { *s = want })

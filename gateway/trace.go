@@ -51,7 +51,7 @@ func (g *Gateway) handleTrace(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := client.Trace(ctx, &mqpb.TraceRequest{Partition: wirePartition(id.Partition), Offset: id.Number})
+	r, err := client.Trace(ctx, &mqpb.TraceRequest{Partition: mqpb.FromPartition(id.Partition), Offset: id.Number})
 	if err != nil {
 		return notThere(id, controlError(g.leaderOf(id.Partition), err))
 	}
@@ -70,25 +70,29 @@ func notThere(id mq.MessageID, err error) error {
 func (g *Gateway) describeTrace(id mq.MessageID, t meta.Topic, r *mqpb.TraceResponse) api.Trace {
 	out := api.Trace{ID: id.String(), Topic: t.Name, Partition: id.Partition.Number, Offset: id.Number,
 		Events: make([]api.TraceEvent, 0, len(r.GetEvents())), Groups: make([]api.TraceGroup, 0, len(r.GetGroups()))}
+	names := map[uint64]string{0: ""}
+	for _, s := range r.GetGroups() {
+		names[s.GetGroup()] = g.groupName(s.GetGroup(), s.GetName())
+	}
 	for _, e := range r.GetEvents() {
-		out.Events = append(out.Events, api.TraceEvent{At: time.Unix(0, e.GetAt()).UTC(), Type: e.GetType(), Group: g.groupName(e.GetGroup(), ""),
+		if _, ok := names[e.GetGroup()]; !ok {
+			names[e.GetGroup()] = g.groupName(e.GetGroup(), "")
+		}
+		out.Events = append(out.Events, api.TraceEvent{At: time.Unix(0, e.GetAt()).UTC(), Type: e.GetType(), Group: names[e.GetGroup()],
 			Consumer: e.GetConsumer(), Node: e.GetNode(), Attempt: e.GetAttempt(), Reason: e.GetReason(), Until: timeOf(e.GetUntil()),
 			Producer: e.GetProducer(), Gateway: e.GetGateway(), Replicas: e.GetReplicas(), Quorum: e.GetQuorum()})
 	}
 	slices.SortStableFunc(out.Events, func(a, b api.TraceEvent) int { return a.At.Compare(b.At) })
 	for _, s := range r.GetGroups() {
-		out.Groups = append(out.Groups, api.TraceGroup{Group: g.groupName(s.GetGroup(), s.GetName()), State: s.GetState(),
+		out.Groups = append(out.Groups, api.TraceGroup{Group: names[s.GetGroup()], State: s.GetState(),
 			Attempts: s.GetAttempts(), Until: timeOf(s.GetUntil()), Consumer: s.GetConsumer()})
 	}
 	measure(&out)
 	return out
 }
 
-// groupName is the name of a group that a trace knows by its number; "" for none.
+// groupName is the name of a group that a trace knows by its number.
 func (g *Gateway) groupName(id uint64, told string) string {
-	if id == 0 {
-		return ""
-	}
 	if m, ok := g.view.GroupByID(mq.GroupID(id)); ok {
 		return m.Name
 	}
