@@ -12,6 +12,9 @@ import (
 // MaxOpenings is how many openings fit in one transaction (etcd's default is 128 operations).
 const MaxOpenings = 40
 
+// partitionsAtOnce is how many partition keys are made in one transaction.
+const partitionsAtOnce = 100
+
 func segmentsOfTopic(t mq.TopicID) string {
 	return prefixSegments + partitionsPrefix(t)[len(prefixPartitions):]
 }
@@ -65,28 +68,41 @@ func (s *Store) Segments(ctx context.Context, p mq.PartitionID) ([]mq.Segment, e
 // CreatePartitions writes the keys of partitions from <= n < to with an empty chain, where they are missing.
 // TopicNotFound if the topic is deleted. Controller only.
 func (s *Store) CreatePartitions(ctx context.Context, topic mq.TopicID, from, to uint32, replicas, quorum int) error {
+	for from < to {
+		n := min(to-from, partitionsAtOnce)
+		ok, err := s.createPartitions(ctx, topic, from, from+n, replicas, quorum)
+		for at := from; !ok && err == nil && at < from+n; at++ { // some are there: one by one
+			if ok, err = s.createPartitions(ctx, topic, at, at+1, replicas, quorum); !ok && err == nil {
+				_, err = s.Head(ctx, mq.PartitionID{Topic: topic, Number: at})
+			}
+			ok = false
+		}
+		if mqerr.Is(err, mqerr.PartitionNotFound) {
+			return mqerr.New(mqerr.TopicNotFound, "topic %d is deleted", topic)
+		}
+		if err != nil {
+			return err
+		}
+		from += n
+	}
+	return nil
+}
+
+// createPartitions makes all of them or none.
+func (s *Store) createPartitions(ctx context.Context, topic mq.TopicID, from, to uint32, replicas, quorum int) (bool, error) {
+	cmps := []clientv3.Cmp{unchanged(deletedKey(topic), 0)}
+	var ops []clientv3.Op
 	for n := from; n < to; n++ {
 		p := mq.PartitionID{Topic: topic, Number: n}
 		value, err := encode(mq.Head{Partition: p, Replicas: replicas, Quorum: quorum, Next: 1})
 		if err != nil {
-			return err
+			return false, err
 		}
-		key := partitionKey(p)
-		ok, _, err := s.commit(ctx, "making partition "+p.String(),
-			[]clientv3.Cmp{unchanged(key, 0), unchanged(deletedKey(topic), 0)}, clientv3.OpPut(key, value))
-		if err != nil {
-			return err
-		}
-		if !ok {
-			if _, err := s.Head(ctx, p); err != nil {
-				if mqerr.Is(err, mqerr.PartitionNotFound) {
-					return mqerr.New(mqerr.TopicNotFound, "topic %d is deleted", topic)
-				}
-				return err
-			}
-		}
+		cmps = append(cmps, unchanged(partitionKey(p), 0))
+		ops = append(ops, clientv3.OpPut(partitionKey(p), value))
 	}
-	return nil
+	ok, _, err := s.commit(ctx, "making partitions", cmps, ops...)
+	return ok, err
 }
 
 // Opening is one change of a chain: Head is the new value, and its Revision the one that it was made
