@@ -1,0 +1,71 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// UpdateGroup changes the settings that change names and leaves the others. It reads the group and puts it
+// back on the condition that nobody changed it meanwhile; when somebody did it begins again, at most
+// as often as Retry says, and then fails with precondition_failed. Start has no effect on a group that is
+// there.
+func (c *Client) UpdateGroup(ctx context.Context, topic, group string, change api.GroupInput) (api.Group, error) {
+	path := pathOf("topics", topic, "groups", group)
+	for attempt := 1; ; attempt++ {
+		var out api.Group
+		read := &call{method: http.MethodGet, path: path, header: http.Header{}, repeatable: true}
+		header, err := c.exchange(ctx, read, &out)
+		if err != nil {
+			return out, err
+		}
+		// A lost answer is not asked for again: by then the condition would no longer hold.
+		put, err := newCall(http.MethodPut, path, merged(&out.Settings, change), false)
+		if err != nil {
+			return out, err
+		}
+		if tag := header.Get("ETag"); tag != "" {
+			put.header.Set("If-Match", tag)
+		}
+		_, err = c.exchange(ctx, put, &out)
+		if !IsCode(err, mqerr.PreconditionFailed) || attempt >= c.retry.Attempts {
+			return out, err
+		}
+	}
+}
+
+// merged is the whole settings with the changes: what a PUT leaves out would get the topic's defaults.
+func merged(old *mq.GroupSettings, change api.GroupInput) api.GroupInput {
+	in := api.GroupInput{
+		Start:       &api.StartInput{At: old.Start.At, Time: old.Start.Time},
+		Ordering:    &old.Ordering,
+		Mode:        &old.Mode,
+		Lease:       &old.Lease,
+		MaxAttempts: &old.MaxAttempts,
+		MaxInFlight: &old.MaxInFlight,
+		Backoff: &api.BackoffInput{Initial: &old.Backoff.Initial, Multiplier: &old.Backoff.Multiplier,
+			Max: &old.Backoff.Max, Jitter: &old.Backoff.Jitter},
+	}
+	override(&in.Start, change.Start)
+	override(&in.Ordering, change.Ordering)
+	override(&in.Mode, change.Mode)
+	override(&in.Lease, change.Lease)
+	override(&in.MaxAttempts, change.MaxAttempts)
+	override(&in.MaxInFlight, change.MaxInFlight)
+	if b := change.Backoff; b != nil {
+		override(&in.Backoff.Initial, b.Initial)
+		override(&in.Backoff.Multiplier, b.Multiplier)
+		override(&in.Backoff.Max, b.Max)
+		override(&in.Backoff.Jitter, b.Jitter)
+	}
+	return in
+}
+
+func override[T any](at **T, with *T) {
+	if with != nil {
+		*at = with
+	}
+}

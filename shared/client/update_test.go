@@ -1,0 +1,43 @@
+package client
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+func TestUpdateGroupKeepsWhatItDoesNotName(t *testing.T) {
+	settings := mq.DefaultGroupSettings()
+	settings.MaxInFlight = 77
+	body, err := json.Marshal(api.Group{Name: "g", Settings: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{answer: func(n int, r *http.Request, _ []byte) (*http.Response, error) {
+		switch {
+		case n == 1: // somebody changed it between the first read and the first put
+			return refusal(412, "precondition_failed", false), nil
+		case r.Method == http.MethodGet:
+			return reply(200, string(body), "ETag", `"v`+string(rune('0'+n))+`"`), nil
+		}
+		return reply(200, string(body)), nil
+	}}
+	lease, initial := api.Duration(time.Minute), api.Duration(5*time.Second)
+	_, err = over(t, w, Options{}).UpdateGroup(t.Context(), "t", "g", api.GroupInput{Lease: &lease, Backoff: &api.BackoffInput{Initial: &initial}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := w.requests()
+	if len(got) != 4 || got[1].header.Get("If-Match") != `"v0"` || got[3].header.Get("If-Match") != `"v2"` {
+		t.Fatalf("requests %+v", got)
+	}
+	want := `{"start":{"at":"earliest"},"ordering":"none","mode":"shared","lease":"1m0s","max_attempts":5,` +
+		`"backoff":{"initial":"5s","multiplier":2,"max":"5m0s","jitter":0.2},"max_in_flight":77}`
+	if got[3].body != want {
+		t.Errorf("put\n %s\nwant\n %s", got[3].body, want)
+	}
+}
