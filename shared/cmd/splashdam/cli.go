@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/mattn/go-isatty"
+
+	"github.com/splashdam/splashdam/shared/client"
+)
+
+// The exit statuses, which scripts may rely on.
+const (
+	exitOK          = 0
+	exitRefused     = 1   // the server answered with an error, or a part of the work failed
+	exitUsage       = 2   // the command line is wrong
+	exitUnavailable = 3   // no server was reached, or it said to try again later
+	exitUnknown     = 4   // a publish may or may not have been stored
+	exitInterrupted = 130 // a signal ended it
+)
+
+const description = `The command line of Splashdam.
+
+Exit status: 0 done; 1 refused by the server; 2 wrong usage; 3 no server was reached, or it asks to try
+again later; 4 the outcome is unknown; 130 interrupted.`
+
+// cli is the command line as kong reads it.
+type cli struct {
+	Server  []string      `env:"SPLASHDAM_SERVER" default:"http://127.0.0.1:8080" help:"Base URLs of gateways, tried in turn."`
+	Output  string        `short:"o" enum:"table,json,yaml" default:"table" help:"Form of the output: ${enum}."`
+	Wide    bool          `short:"w" help:"Don't cut table cells to fit 80 columns."`
+	NoColor bool          `name:"no-color" env:"NO_COLOR" help:"No colours on a terminal either."`
+	Timeout time.Duration `default:"30s" help:"How long a call may take, with all repetitions."`
+
+	Topic   topicCommands `cmd:"" help:"Make, change, show and delete topics."`
+	Publish publishCmd    `cmd:"" help:"Publish messages from stdin or files."`
+	Consume consumeCmd    `cmd:"" help:"Consume with a group, or read without one."`
+	Peek    peekCmd       `cmd:"" help:"Show some messages; nothing is leased."`
+	Group   groupCommands `cmd:"" help:"Make, change, show and delete groups."`
+	Dead    deadCommands  `cmd:"" help:"Dead letters of a group."`
+	Trace   traceCmd      `cmd:"" help:"Tell a message's life as a timeline."`
+	Ack     ackCmd        `cmd:"" help:"Acknowledge deliveries by their receipts."`
+	Nack    nackCmd       `cmd:"" help:"Give deliveries back as failed attempts."`
+	Reject  rejectCmd     `cmd:"" help:"Make messages dead for their group at once."`
+	Cluster clusterCmd    `cmd:"" help:"Show nodes, gateways and how partitions do."`
+	Version versionCmd    `cmd:"" help:"Show the version of this program."`
+}
+
+// session is what commands work with.
+type session struct {
+	ctx     context.Context // ended by a signal
+	client  *client.Client
+	in      io.Reader
+	out     io.Writer
+	err     io.Writer
+	format  string
+	width   int // 0: no bound
+	colours bool
+	timeout time.Duration
+}
+
+// call gives a context for one ordinary call.
+func (s *session) call() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.ctx, s.timeout)
+}
+
+// printed is the end of kong's own output (help), which asks for an exit.
+type printed int
+
+// execute runs one command line and returns the exit status.
+func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) (status int) {
+	defer func() {
+		// kong asks for an exit in the middle of parsing, when it has printed the help.
+		if code, ok := recover().(printed); ok {
+			status = int(code)
+		}
+	}()
+	var c cli
+	parser, err := kong.New(&c, kong.Name("splashdam"), kong.Description(description), kong.Writers(out, errOut),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Exit(func(code int) { panic(printed(code)) }))
+	if err != nil {
+		return usage(errOut, err)
+	}
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		return usage(errOut, err)
+	}
+	s, err := newSession(ctx, &c, in, out, errOut)
+	if err != nil {
+		return usage(errOut, err)
+	}
+	defer s.client.Close()
+	if err := parsed.Run(s); err != nil {
+		return report(errOut, err, ctx.Err() != nil)
+	}
+	return exitOK
+}
+
+func usage(w io.Writer, err error) int {
+	fmt.Fprintf(w, "splashdam: %v\n  Run splashdam --help, or --help after a command.\n", err)
+	return exitUsage
+}
+
+func newSession(ctx context.Context, c *cli, in io.Reader, out, errOut io.Writer) (*session, error) {
+	sdk, err := client.New(client.Options{Servers: c.Server, UserAgent: "splashdam-cli",
+		Retry: client.Retry{Elapsed: c.Timeout}})
+	if err != nil {
+		return nil, err
+	}
+	s := &session{ctx: ctx, client: sdk, in: in, out: out, err: errOut, format: c.Output, width: 80, timeout: c.Timeout}
+	if c.Wide {
+		s.width = 0
+	}
+	if f, ok := out.(*os.File); ok && !c.NoColor {
+		s.colours = isatty.IsTerminal(f.Fd())
+	}
+	return s, nil
+}
+
+// versionCmd needs no server.
+type versionCmd struct{}
+
+func (versionCmd) Run(s *session) error {
+	version := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = info.Main.Version
+		for _, setting := range info.Settings {
+			if setting.Key == "vcs.revision" {
+				version += " " + setting.Value
+			}
+		}
+	}
+	return s.show(map[string]string{"version": version}, func() string { return version + "\n" })
+}
+
+// errPart says that some of several things failed, which has been told already.
+var errPart = errors.New("not all of it could be done")

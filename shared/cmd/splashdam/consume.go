@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/client"
+)
+
+type consumeCmd struct {
+	Topic     string        `arg:"" help:"Topic."`
+	Group     string        `short:"g" help:"Group to consume with; default: read without one, from --from on."`
+	Ack       bool          `default:"true" negatable:"" help:"Acknowledge what was printed."`
+	Lease     time.Duration `help:"Lease of what is received; default: the group's."`
+	Follow    bool          `short:"f" help:"Go on waiting for more."`
+	Max       int           `short:"n" default:"0" help:"Messages at most; 0: no bound."`
+	Partition *uint32       `help:"Read this partition only."`
+	From      string        `help:"Read from an offset (with --partition), earliest or latest."`
+	To        string        `help:"Read to an offset (with --partition) or latest."`
+	FromTime  string        `help:"Read from a time (RFC 3339)."`
+	ToTime    string        `help:"Read to a time (RFC 3339)."`
+	Raw       bool          `help:"Print values alone, a line each."`
+}
+
+func (c *consumeCmd) Run(s *session) error {
+	p := s.printer(c.Raw)
+	if c.Group == "" {
+		o, err := c.range_()
+		if err != nil {
+			return err
+		}
+		return read(s, p, c.Topic, o, c.Max)
+	}
+	if c.From != "" || c.To != "" || c.FromTime != "" || c.ToTime != "" || c.Partition != nil {
+		return errors.New("--from, --to, --from-time, --to-time and --partition are for reading without --group")
+	}
+	return c.receive(s, p)
+}
+
+// range_ makes what to read of the flags.
+func (c *consumeCmd) range_() (client.ReadOptions, error) {
+	if c.From != "" && c.FromTime != "" || c.To != "" && c.ToTime != "" {
+		return client.ReadOptions{}, errors.New("give --from or --from-time, and --to or --to-time")
+	}
+	for _, text := range []string{c.FromTime, c.ToTime} {
+		if _, err := time.Parse(time.RFC3339, text); text != "" && err != nil {
+			return client.ReadOptions{}, fmt.Errorf("a time looks like 2026-01-31T12:00:00Z, not %q", text)
+		}
+	}
+	o := client.ReadOptions{Partition: c.Partition, From: c.From + c.FromTime, To: c.To + c.ToTime, Limit: pageLength(c.Max)}
+	if c.Follow {
+		o.Wait = 20 * time.Second
+	}
+	return o, nil
+}
+
+func pageLength(n int) int {
+	if n > 0 {
+		return min(n, 1000)
+	}
+	return 1000
+}
+
+// receive consumes with the group. A signal ends it after what was received is printed and acknowledged.
+func (c *consumeCmd) receive(s *session, p *printer) error {
+	for left := c.Max; c.Max == 0 || left > 0; {
+		request := api.ReceiveRequest{Max: 100, Wait: api.Duration(time.Second), Lease: api.Duration(c.Lease), Consumer: "splashdam-cli"}
+		if c.Follow {
+			request.Wait = api.Duration(20 * time.Second)
+		}
+		if c.Max > 0 {
+			request.Max = min(request.Max, left)
+		}
+		got, err := s.client.Receive(s.ctx, c.Topic, c.Group, request)
+		if err != nil {
+			return interruptedIsFine(s, err)
+		}
+		left -= len(got)
+		if len(got) == 0 && !c.Follow {
+			return nil
+		}
+		for i := range got {
+			if err := p.delivery(&got[i]); err != nil {
+				return err
+			}
+		}
+		if err := p.flush(); err != nil {
+			return err
+		}
+		if err := c.acknowledge(s, got); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acknowledge settles what is printed, also when a signal has come meanwhile.
+func (c *consumeCmd) acknowledge(s *session, got []client.Delivery) error {
+	if !c.Ack || len(got) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), s.timeout)
+	defer cancel()
+	request := api.SettleRequest{}
+	for i := range got {
+		request.Ack = append(request.Ack, got[i].Receipt)
+	}
+	results, err := s.client.Settle(ctx, request)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for i, one := range results {
+		if one != nil {
+			failed = errPart
+			fmt.Fprintf(s.err, "%s was printed, but not acknowledged: %v\n", place(got[i].Partition, got[i].Offset), one)
+		}
+	}
+	return failed
+}
+
+// interruptedIsFine: ending --follow with a signal is how it ends.
+func interruptedIsFine(s *session, err error) error {
+	if s.ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+type peekCmd struct {
+	Topic     string  `arg:"" help:"Topic."`
+	Limit     int     `short:"n" default:"10" help:"Messages at most."`
+	Last      bool    `help:"The newest ones, newest first."`
+	Partition *uint32 `help:"This partition only."`
+	From      string  `help:"From an offset (with --partition), a time (RFC 3339), earliest or latest."`
+	Raw       bool    `help:"Print values alone, a line each."`
+}
+
+func (k *peekCmd) Run(s *session) error {
+	if k.Limit < 1 {
+		return errors.New("--limit must be 1 or more")
+	}
+	o := client.ReadOptions{Partition: k.Partition, From: k.From, Backward: k.Last, Limit: pageLength(k.Limit)}
+	return read(s, s.printer(k.Raw), k.Topic, o, k.Limit)
+}
+
+// read prints up to most messages, 0 for no bound.
+func read(s *session, p *printer, topic string, o client.ReadOptions, most int) error {
+	n := 0
+	for m, err := range s.client.Messages(s.ctx, topic, o) {
+		if err != nil {
+			return errors.Join(p.flush(), interruptedIsFine(s, err))
+		}
+		if err := p.message(&m); err != nil {
+			return err
+		}
+		if o.Wait > 0 { // somebody is watching
+			if err := p.flush(); err != nil {
+				return err
+			}
+		}
+		if n++; n == most {
+			break
+		}
+	}
+	return p.flush()
+}

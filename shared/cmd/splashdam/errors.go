@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/splashdam/splashdam/shared/client"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// report tells an error with what to do about it, and says which exit status it is.
+func report(w io.Writer, err error, interrupted bool) int {
+	if interrupted && errors.Is(err, context.Canceled) {
+		fmt.Fprintln(w, "splashdam: interrupted")
+		return exitInterrupted
+	}
+	var e *client.Error
+	if errors.As(err, &e) {
+		fmt.Fprintf(w, "splashdam: %s\n", e.Error())
+		if hint := hintOf(e); hint != "" && hint != e.Detail {
+			fmt.Fprintf(w, "  %s\n", hint)
+		}
+		if e.RequestID != "" {
+			fmt.Fprintf(w, "  request id %s\n", e.RequestID)
+		}
+		switch {
+		case e.OutcomeUnknown():
+			return exitUnknown
+		case e.Retryable:
+			return exitUnavailable
+		}
+		return exitRefused
+	}
+	fmt.Fprintf(w, "splashdam: %v\n", err)
+	var dial *net.OpError
+	switch {
+	case errors.As(err, &dial) && dial.Op == "dial":
+		fmt.Fprintln(w, "  Is a gateway running there? Name others with --server or SPLASHDAM_SERVER.")
+		return exitUnavailable
+	case errors.Is(err, context.DeadlineExceeded):
+		fmt.Fprintln(w, "  No answer within --timeout.")
+		return exitUnavailable
+	}
+	return exitRefused
+}
+
+// hintOf is what the table of codes says to do; items of a batch carry the code only.
+func hintOf(e *client.Error) string {
+	if e.Title != "" {
+		return e.Title
+	}
+	for _, c := range mqerr.Codes() {
+		if c.String() == e.Code {
+			return c.Title()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/client"
+)
+
+type groupCommands struct {
+	List     groupList     `cmd:"" help:"List the groups of a topic."`
+	Describe groupDescribe `cmd:"" help:"Show a group with its lag."`
+	Create   groupCreate   `cmd:"" help:"Make a group."`
+	Update   groupUpdate   `cmd:"" help:"Change the settings that are named."`
+	Pause    groupPause    `cmd:"" help:"Stop deliveries."`
+	Resume   groupResume   `cmd:"" help:"Go on after a pause."`
+	Delete   groupDelete   `cmd:"" help:"Delete a group with its position."`
+	Messages groupMessages `cmd:"" help:"List what a group holds."`
+}
+
+// groupName is the two arguments that name a group.
+type groupName struct {
+	Topic string `arg:"" help:"Topic."`
+	Group string `arg:"" help:"Group."`
+}
+
+type groupSettings struct {
+	Lease       *api.Duration `help:"How long a consumer has for a message (30s)."`
+	MaxAttempts *int          `help:"Deliveries before a message is dead; 0 for no limit."`
+	MaxInFlight *int          `help:"Messages out at once, per partition."`
+	Initial     *api.Duration `name:"backoff-initial" help:"Wait after the first failed attempt."`
+	Multiplier  *float64      `name:"backoff-multiplier" help:"Growth of the wait."`
+	Max         *api.Duration `name:"backoff-max" help:"Longest wait."`
+	Jitter      *float64      `name:"backoff-jitter" help:"Spread of the wait, 0 to 1."`
+}
+
+func (g *groupSettings) input() api.GroupInput {
+	in := api.GroupInput{Lease: g.Lease, MaxAttempts: g.MaxAttempts, MaxInFlight: g.MaxInFlight}
+	if g.Initial != nil || g.Multiplier != nil || g.Max != nil || g.Jitter != nil {
+		in.Backoff = &api.BackoffInput{Initial: g.Initial, Multiplier: g.Multiplier, Max: g.Max, Jitter: g.Jitter}
+	}
+	return in
+}
+
+type groupCreate struct {
+	groupName     `embed:""`
+	groupSettings `embed:""`
+	Start         string `help:"Where it begins: earliest, latest, or a time (RFC 3339)."`
+}
+
+func (g *groupCreate) Run(s *session) error {
+	in := g.input()
+	switch g.Start {
+	case "":
+	case "earliest", "latest":
+		in.Start = &api.StartInput{At: g.Start}
+	default:
+		at, err := time.Parse(time.RFC3339, g.Start)
+		if err != nil {
+			return fmt.Errorf("--start is earliest, latest or a time like 2026-01-31T12:00:00Z, not %q", g.Start)
+		}
+		in.Start = &api.StartInput{At: "time", Time: at}
+	}
+	ctx, cancel := s.call()
+	defer cancel()
+	out, err := s.client.CreateGroup(ctx, g.Topic, g.Group, in)
+	if err != nil {
+		return err
+	}
+	return s.show(out, func() string { return renderGroup(&out, s.width, s.painter()) })
+}
+
+type groupUpdate struct {
+	groupName     `embed:""`
+	groupSettings `embed:""`
+}
+
+func (g *groupUpdate) Run(s *session) error {
+	ctx, cancel := s.call()
+	defer cancel()
+	out, err := s.client.UpdateGroup(ctx, g.Topic, g.Group, g.input())
+	if err != nil {
+		return err
+	}
+	return s.show(out, func() string { return renderGroup(&out, s.width, s.painter()) })
+}
+
+type groupDescribe struct {
+	groupName `embed:""`
+}
+
+func (g *groupDescribe) Run(s *session) error {
+	ctx, cancel := s.call()
+	defer cancel()
+	out, err := s.client.Group(ctx, g.Topic, g.Group)
+	if err != nil {
+		return err
+	}
+	return s.show(out, func() string { return renderGroup(&out, s.width, s.painter()) })
+}
+
+type groupList struct {
+	Topic string `arg:"" help:"Topic."`
+	Limit int    `default:"1000" help:"Groups at most."`
+}
+
+func (g *groupList) Run(s *session) error {
+	ctx, cancel := s.call()
+	defer cancel()
+	all := api.GroupList{Groups: []api.GroupSummary{}}
+	for page := (client.Page{}); ; {
+		got, err := s.client.Groups(ctx, g.Topic, page)
+		if err != nil {
+			return err
+		}
+		all.Groups = append(all.Groups, got.Groups...)
+		if len(all.Groups) >= g.Limit || got.NextCursor == "" {
+			break
+		}
+		page.Cursor = got.NextCursor
+	}
+	all.Groups = all.Groups[:min(len(all.Groups), max(g.Limit, 0))]
+	return s.show(all, func() string { return renderGroups(all.Groups, s.width, s.painter()) })
+}
+
+type groupPause struct {
+	groupName `embed:""`
+}
+
+func (g *groupPause) Run(s *session) error {
+	ctx, cancel := s.call()
+	defer cancel()
+	return s.client.PauseGroup(ctx, g.Topic, g.Group)
+}
+
+type groupResume struct {
+	groupName `embed:""`
+}
+
+func (g *groupResume) Run(s *session) error {
+	ctx, cancel := s.call()
+	defer cancel()
+	return s.client.ResumeGroup(ctx, g.Topic, g.Group)
+}
+
+type groupDelete struct {
+	groupName `embed:""`
+	DryRun    bool `help:"Say what would be removed and leave it."`
+}
+
+func (g *groupDelete) Run(s *session) error {
+	ctx, cancel := s.call()
+	defer cancel()
+	out, err := s.client.DeleteGroup(ctx, g.Topic, g.Group, g.DryRun)
+	if err != nil {
+		return err
+	}
+	return s.show(out, func() string { return renderDeletion(&out) })
+}
+
+type groupMessages struct {
+	groupName `embed:""`
+	State     string `enum:"ready,leased,waiting,dead" default:"leased" help:"Which: ${enum}."`
+	Limit     int    `short:"n" default:"100" help:"Messages at most."`
+}
+
+func (g *groupMessages) Run(s *session) error {
+	return held(s, g.Limit, func(p client.Page) (api.HeldList, error) {
+		ctx, cancel := s.call()
+		defer cancel()
+		return s.client.GroupMessages(ctx, g.Topic, g.Group, g.State, p)
+	})
+}
+
+type deadCommands struct {
+	List deadList `cmd:"" help:"List dead letters with their reasons."`
+}
+
+type deadList struct {
+	groupName `embed:""`
+	Limit     int `short:"n" default:"100" help:"Messages at most."`
+}
+
+func (d *deadList) Run(s *session) error {
+	return held(s, d.Limit, func(p client.Page) (api.HeldList, error) {
+		ctx, cancel := s.call()
+		defer cancel()
+		return s.client.Dead(ctx, d.Topic, d.Group, p)
+	})
+}
+
+// held lists page after page up to limit.
+func held(s *session, limit int, next func(client.Page) (api.HeldList, error)) error {
+	all := api.HeldList{Messages: []api.HeldMessage{}}
+	page := client.Page{}
+	for len(all.Messages) < limit {
+		page.Limit = min(limit-len(all.Messages), 1000)
+		got, err := next(page)
+		if err != nil {
+			return err
+		}
+		all.Messages = append(all.Messages, got.Messages...)
+		all.NextCursor = got.NextCursor
+		if page.Cursor = got.NextCursor; page.Cursor == "" {
+			break
+		}
+	}
+	return s.show(all, func() string { return renderHeld(all.Messages, s.width, s.painter()) })
+}
+
+func renderGroups(list []api.GroupSummary, width int, paint painter) string {
+	if len(list) == 0 {
+		return "no groups\n"
+	}
+	t := table{headers: []string{"GROUP", "STATE", ">LAG", ">READY", ">IN FLIGHT", ">WAITING", ">DEAD", ">OLDEST"}}
+	for _, g := range list {
+		t.rows = append(t.rows, []string{g.Name, g.State, count(g.Lag) + partial(g.Partial), count(g.Ready), count(g.InFlight),
+			count(g.Waiting), count(g.Dead), age(g.OldestAge)})
+	}
+	return t.render(width, paint)
+}
+
+func age(d api.Duration) string {
+	if d == 0 {
+		return "-"
+	}
+	return span(time.Duration(d))
+}
+
+func renderGroup(g *api.Group, width int, paint painter) string {
+	set, b := &g.Settings, &g.Settings.Backoff
+	attempts := strconv.Itoa(set.MaxAttempts)
+	if set.MaxAttempts == 0 {
+		attempts = "no limit"
+	}
+	rows := [][2]string{
+		{"group", g.Name + " of topic " + g.Topic}, {"state", paint(styleOf(g.State), g.State)},
+		{"lag", fmt.Sprintf("%d%s (%d ready, %d in flight, %d waiting)", g.Lag, partial(g.Partial), g.Ready, g.InFlight, g.Waiting)},
+		{"dead", count(g.Dead)}, {"oldest", age(g.OldestAge)},
+		{"lease", time.Duration(set.Lease).String()}, {"max attempts", attempts},
+		{"backoff", fmt.Sprintf("%s x %g, at most %s, spread %g", time.Duration(b.Initial), b.Multiplier, time.Duration(b.Max), b.Jitter)},
+		{"max in flight", strconv.Itoa(set.MaxInFlight) + " per partition"},
+	}
+	t := table{headers: []string{">PART", ">CURSOR", ">NEXT", ">LAG", ">IN FLIGHT", ">WAITING", ">DEAD", ">OLDEST"}}
+	for _, p := range g.Partitions {
+		t.rows = append(t.rows, []string{strconv.FormatUint(uint64(p.Partition), 10), count(p.Cursor), count(p.NextOffset), count(p.Lag),
+			count(p.InFlight), count(p.Waiting), count(p.Dead), age(p.OldestAge)})
+	}
+	return pairs(rows) + "\n" + t.render(width, paint)
+}
+
+func renderHeld(list []api.HeldMessage, width int, paint painter) string {
+	if len(list) == 0 {
+		return "no messages\n"
+	}
+	t := table{headers: []string{">PART/OFFSET", "ID", "STATE", ">TRY", "UNTIL", "BY OR WHY"}}
+	for _, m := range list {
+		why := m.Reason
+		if why == "" {
+			why = m.Consumer
+		}
+		until := "-"
+		if !m.Until.IsZero() {
+			until = m.Until.UTC().Format("15:04:05.000")
+		}
+		t.rows = append(t.rows, []string{place(m.Partition, m.Offset), m.ID, m.State, strconv.FormatUint(uint64(m.Attempt), 10),
+			until, orDash(oneLine(why))})
+	}
+	return t.render(width, paint)
+}
+
+func place(partition uint32, offset uint64) string {
+	return strconv.FormatUint(uint64(partition), 10) + "/" + strconv.FormatUint(offset, 10)
+}

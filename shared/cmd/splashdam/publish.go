@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/client"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+type publishCmd struct {
+	Topic       string            `arg:"" help:"Topic."`
+	Files       []string          `arg:"" optional:"" type:"existingfile" help:"Files, each one message (with --lines: many); default: stdin."`
+	Lines       bool              `short:"l" help:"Each line is a message."`
+	Key         *string           `short:"k" help:"Key of the messages: keeps them in one partition, in order."`
+	Header      map[string]string `short:"H" help:"Headers, NAME=VALUE." mapsep:"none"`
+	ContentType string            `short:"t" help:"Content type of the messages."`
+	Partition   *uint32           `help:"Partition, instead of the choice by key."`
+	Batch       int               `default:"1000" help:"Lines sent at once."`
+}
+
+func (p *publishCmd) Run(s *session) error {
+	if p.Lines {
+		return p.lines(s)
+	}
+	if len(p.Files) == 0 {
+		return p.one(s, s.in, "stdin")
+	}
+	for _, path := range p.Files {
+		if err := withFile(path, func(f *os.File) error { return p.one(s, f, path) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func withFile(path string, use func(*os.File) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return use(f)
+}
+
+func (p *publishCmd) message(value []byte) client.Message {
+	return client.Message{Key: p.Key, Value: value, ContentType: p.ContentType, Headers: p.Header, Partition: p.Partition}
+}
+
+// one publishes all of r as one message. More than the largest message that any topic takes is not read.
+func (p *publishCmd) one(s *session, r io.Reader, name string) error {
+	value, err := io.ReadAll(io.LimitReader(r, mq.LargestMaxMessageBytes+1))
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", name, err)
+	}
+	if len(value) > mq.LargestMaxMessageBytes {
+		return fmt.Errorf("%s has more than %d bytes, which is the largest message there can be", name, mq.LargestMaxMessageBytes)
+	}
+	ctx, cancel := s.call()
+	defer cancel()
+	out, err := s.client.Publish(ctx, p.Topic, p.message(value))
+	if err != nil {
+		return err
+	}
+	return s.show(out, func() string {
+		return fmt.Sprintf("%s  partition %d  offset %d\n", out.ID, out.Partition, out.Offset)
+	})
+}
+
+// published counts what became of lines.
+type published struct {
+	Published int `json:"published"`
+	Failed    int `json:"failed"`
+}
+
+// sentLine is a line on its way.
+type sentLine struct {
+	name   string
+	number int
+	future *client.Future
+}
+
+// maxTold bounds how many failures are told one by one.
+const maxTold = 20
+
+// lines publishes each line of the inputs. Answers are taken in the order of the lines by a goroutine of
+// its own, so that reading goes on; the queue between is as long as the publisher's buffer.
+func (p *publishCmd) lines(s *session) error {
+	publisher := s.client.Publisher(p.Topic, client.PublisherOptions{MaxMessages: p.Batch, Linger: 20 * time.Millisecond})
+	sent := make(chan sentLine, 10_000)
+	var total published
+	var first error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for line := range sent {
+			<-line.future.Done()
+			_, err := line.future.Get(context.Background())
+			if err == nil {
+				total.Published++
+				continue
+			}
+			total.Failed++
+			first = cmpErr(first, err)
+			if total.Failed <= maxTold {
+				fmt.Fprintf(s.err, "%s:%d: %v\n", line.name, line.number, err)
+			}
+		}
+	}()
+	readErr := p.read(s, publisher, sent)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), s.timeout)
+	defer cancel()
+	closeErr := publisher.Close(ctx)
+	close(sent)
+	<-done
+	showErr := s.show(total, func() string { return fmt.Sprintf("%d published, %d failed\n", total.Published, total.Failed) })
+	return errors.Join(readErr, closeErr, first, showErr)
+}
+
+// cmpErr keeps the first error, but an unknown outcome before all others: it is what a script must know.
+func cmpErr(first, next error) error {
+	if first == nil || client.IsOutcomeUnknown(next) && !client.IsOutcomeUnknown(first) {
+		return next
+	}
+	return first
+}
+
+func (p *publishCmd) read(s *session, publisher *client.Publisher, sent chan<- sentLine) error {
+	if len(p.Files) == 0 {
+		return p.readLines(s, s.in, "stdin", publisher, sent)
+	}
+	for _, path := range p.Files {
+		err := withFile(path, func(f *os.File) error { return p.readLines(s, f, path, publisher, sent) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *publishCmd) readLines(s *session, r io.Reader, name string, publisher *client.Publisher, sent chan<- sentLine) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, 64<<10), mq.LargestMaxMessageBytes)
+	number := 0
+	for lines.Scan() {
+		number++
+		value := append([]byte(nil), lines.Bytes()...)
+		future, err := publisher.Publish(s.ctx, p.message(value))
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", name, number, err)
+		}
+		sent <- sentLine{name, number, future}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s:%d: %w", name, number+1, err)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+type receipts struct {
+	Receipt []string `arg:"" help:"Receipts, as consume -o json shows them."`
+}
+
+// each settles one after the other, tells the ones that fail, and goes on.
+func (r *receipts) each(s *session, settle func(ctx context.Context, receipt string) error) error {
+	var failed error
+	for _, one := range r.Receipt {
+		ctx, cancel := s.call()
+		err := settle(ctx, one)
+		cancel()
+		if err == nil {
+			continue
+		}
+		if len(r.Receipt) == 1 {
+			return err
+		}
+		failed = errPart
+		fmt.Fprintf(s.err, "%.40s: %v\n", one, err)
+	}
+	return failed
+}
+
+type ackCmd struct {
+	receipts `embed:""`
+}
+
+func (a *ackCmd) Run(s *session) error { return a.each(s, s.client.Ack) }
+
+type nackCmd struct {
+	receipts `embed:""`
+	Delay    *time.Duration `help:"When it comes again; default: by the group's back-off."`
+	Reason   string         `help:"Shown in traces."`
+}
+
+func (n *nackCmd) Run(s *session) error {
+	return n.each(s, func(ctx context.Context, receipt string) error {
+		return s.client.Nack(ctx, receipt, n.Delay, n.Reason)
+	})
+}
+
+type rejectCmd struct {
+	receipts `embed:""`
+	Reason   string `help:"Shown in traces and with the dead letter."`
+}
+
+func (r *rejectCmd) Run(s *session) error {
+	return r.each(s, func(ctx context.Context, receipt string) error {
+		return s.client.Reject(ctx, receipt, r.Reason)
+	})
+}

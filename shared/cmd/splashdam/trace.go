@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/api"
+)
+
+type traceCmd struct {
+	ID string `arg:"" help:"Message id."`
+}
+
+func (t *traceCmd) Run(s *session) error {
+	ctx, cancel := s.call()
+	defer cancel()
+	out, err := s.client.Trace(ctx, t.ID)
+	if err != nil {
+		return err
+	}
+	return s.show(out, func() string { return renderTrace(&out, s.width, s.painter()) })
+}
+
+// renderTrace draws the events along a line, with the time since the first one.
+func renderTrace(t *api.Trace, width int, paint painter) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "message %s\n%s, partition %d, offset %d\n", t.ID, t.Topic, t.Partition, t.Offset)
+	if len(t.Events) > 0 {
+		first := t.Events[0].At
+		fmt.Fprintf(&b, "%s UTC\n\n", stamp(first))
+		for i := range t.Events {
+			e := &t.Events[i]
+			mark := "│"
+			if i == 0 || i == len(t.Events)-1 {
+				mark = "●"
+			}
+			// 9 for the time, 1 for the mark, 12 for the type, 2 between each.
+			more := details(e)
+			if width > 0 {
+				more = cut(more, width-28)
+			}
+			kind := paint(styleOf(e.Type), fmt.Sprintf("%-12s", e.Type))
+			b.WriteString(strings.TrimRight(fmt.Sprintf("%9s  %s  %s  %s", sinceFirst(e.At.Sub(first)), mark, kind, more), " ") + "\n")
+		}
+	}
+	if len(t.Groups) > 0 {
+		b.WriteString("\n" + renderTraceGroups(t.Groups, width, paint))
+	}
+	if text := latencies(&t.Latency); text != "" {
+		b.WriteString("\n" + text + "\n")
+	}
+	return b.String()
+}
+
+func sinceFirst(d time.Duration) string {
+	if d == 0 {
+		return "0"
+	}
+	if d < 0 {
+		return span(d)
+	}
+	return "+" + span(d)
+}
+
+// details says who and why, the group first: it is what one looks for.
+func details(e *api.TraceEvent) string {
+	var parts []string
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if e.Group != "" {
+		add("%s", e.Group)
+	}
+	if e.Attempt > 0 {
+		add("attempt %d", e.Attempt)
+	}
+	if e.Consumer != "" {
+		add("to %s", e.Consumer)
+	}
+	if e.Producer != "" {
+		add("by %s", e.Producer)
+	}
+	if e.Gateway != "" {
+		add("through %s", e.Gateway)
+	}
+	if len(e.Replicas) > 0 {
+		add("on %s", strings.Join(e.Replicas, " "))
+	}
+	if e.Quorum > 0 {
+		add("quorum %d", e.Quorum)
+	}
+	if e.Node != "" {
+		add("led by %s", e.Node)
+	}
+	if e.Reason != "" {
+		add("%s", e.Reason)
+	}
+	if !e.Until.IsZero() {
+		add("until %s", e.Until.UTC().Format("2006-01-02 15:04:05"))
+	}
+	return oneLine(strings.Join(parts, ", "))
+}
+
+func renderTraceGroups(list []api.TraceGroup, width int, paint painter) string {
+	t := table{headers: []string{"GROUP", "STATE", ">ATTEMPTS", ">DELIVERED", ">ACKED", "CONSUMER"}}
+	for _, g := range list {
+		t.rows = append(t.rows, []string{g.Group, g.State, strconv.FormatUint(uint64(g.Attempts), 10), age(g.Delivered),
+			age(g.Acknowledged), orDash(oneLine(g.Consumer))})
+	}
+	return t.render(width, paint)
+}
+
+func latencies(l *api.TraceLatency) string {
+	var parts []string
+	for _, one := range []struct {
+		what string
+		d    api.Duration
+	}{{"committed", l.Committed}, {"delivered", l.Delivered}, {"acknowledged", l.Acknowledged}} {
+		if one.d > 0 {
+			parts = append(parts, one.what+" after "+span(time.Duration(one.d)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
