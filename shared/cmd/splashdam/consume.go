@@ -35,7 +35,7 @@ func (c *consumeCmd) Run(s *session) error {
 		return read(s, p, c.Topic, o, c.Max)
 	}
 	if c.From != "" || c.To != "" || c.FromTime != "" || c.ToTime != "" || c.Partition != nil {
-		return errors.New("--from, --to, --from-time, --to-time and --partition are for reading without --group")
+		return wrongUsage("--from, --to, --from-time, --to-time and --partition are for reading without --group")
 	}
 	return c.receive(s, p)
 }
@@ -43,11 +43,11 @@ func (c *consumeCmd) Run(s *session) error {
 // range_ makes what to read of the flags.
 func (c *consumeCmd) range_() (client.ReadOptions, error) {
 	if c.From != "" && c.FromTime != "" || c.To != "" && c.ToTime != "" {
-		return client.ReadOptions{}, errors.New("give --from or --from-time, and --to or --to-time")
+		return client.ReadOptions{}, wrongUsage("give --from or --from-time, and --to or --to-time")
 	}
 	for _, text := range []string{c.FromTime, c.ToTime} {
 		if _, err := time.Parse(time.RFC3339, text); text != "" && err != nil {
-			return client.ReadOptions{}, fmt.Errorf("a time looks like 2026-01-31T12:00:00Z, not %q", text)
+			return client.ReadOptions{}, wrongUsage("a time looks like 2026-01-31T12:00:00Z, not %q", text)
 		}
 	}
 	o := client.ReadOptions{Partition: c.Partition, From: c.From + c.FromTime, To: c.To + c.ToTime, Limit: pageLength(c.Max)}
@@ -141,7 +141,7 @@ type peekCmd struct {
 
 func (k *peekCmd) Run(s *session) error {
 	if k.Limit < 1 {
-		return errors.New("--limit must be 1 or more")
+		return wrongUsage("--limit must be 1 or more")
 	}
 	o := client.ReadOptions{Partition: k.Partition, From: k.From, Backward: k.Last, Limit: pageLength(k.Limit)}
 	return read(s, s.printer(k.Raw), k.Topic, o, k.Limit)

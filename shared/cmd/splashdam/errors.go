@@ -11,6 +11,13 @@ import (
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
+// usageError is a command line that kong takes and that makes no sense.
+type usageError struct{ text string }
+
+func (e usageError) Error() string { return e.text }
+
+func wrongUsage(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
+
 // report tells an error with what to do about it, and says which exit status it is.
 func report(w io.Writer, err error, interrupted bool) int {
 	if interrupted && errors.Is(err, context.Canceled) {
@@ -33,6 +40,10 @@ func report(w io.Writer, err error, interrupted bool) int {
 			return exitUnavailable
 		}
 		return exitRefused
+	}
+	var wrong usageError
+	if errors.As(err, &wrong) {
+		return usage(w, wrong)
 	}
 	fmt.Fprintf(w, "splashdam: %v\n", err)
 	var dial *net.OpError

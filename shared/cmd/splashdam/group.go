@@ -59,7 +59,7 @@ func (g *groupCreate) Run(s *session) error {
 	default:
 		at, err := time.Parse(time.RFC3339, g.Start)
 		if err != nil {
-			return fmt.Errorf("--start is earliest, latest or a time like 2026-01-31T12:00:00Z, not %q", g.Start)
+			return wrongUsage("--start is earliest, latest or a time like 2026-01-31T12:00:00Z, not %q", g.Start)
 		}
 		in.Start = &api.StartInput{At: "time", Time: at}
 	}
