@@ -128,6 +128,7 @@ func (g *Gateway) serve(ln net.Listener) {
 		// From the end of the headers on; streams set their own. A reader that stalls ends here.
 		WriteTimeout:   g.cfg.RequestTimeout + g.cfg.BodyTimeout + time.Minute,
 		MaxHeaderBytes: g.cfg.MaxHeaderBytes,
+		ConnContext:    func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ErrorLog:       slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}
 	g.own(func() {
@@ -142,6 +143,9 @@ func (g *Gateway) serve(ln net.Listener) {
 		}
 	})
 }
+
+// connKey is where a request's context has its connection.
+type connKey struct{}
 
 func (g *Gateway) own(f func()) {
 	g.work.Add(1)

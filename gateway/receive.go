@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"mime"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -222,6 +223,8 @@ func (r *receive) answer(c echo.Context) error {
 	}
 	var err error
 	switch {
+	case r.count > 0 && callerGone(c.Request().Context()):
+		err = mqerr.New(mqerr.Cancelled, "")
 	case r.raw:
 		err = r.answerRaw(c)
 	default:
@@ -277,6 +280,11 @@ func (r *receive) answerJSON(c echo.Context) error {
 	}
 	c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(b)))
 	return c.Blob(http.StatusOK, kind, b)
+}
+
+func callerGone(ctx context.Context) bool {
+	conn, ok := ctx.Value(connKey{}).(net.Conn)
+	return ctx.Err() != nil || ok && hungUp(conn)
 }
 
 // giveBack returns what was handed over, uncounted.
