@@ -4,9 +4,44 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
+
+// holds orders the rare changes of a segment (create, seal, end, remove) among themselves, without one
+// waiting for another segment's sync: those of many partitions share their syncs. Segment 0 stands for the store.
+type holds struct {
+	mu   sync.Mutex
+	cond *sync.Cond
+	held map[mq.SegmentID]struct{}
+}
+
+func newHolds() *holds {
+	h := &holds{held: map[mq.SegmentID]struct{}{}}
+	h.cond = sync.NewCond(&h.mu)
+	return h
+}
+
+// take waits until none of the ids is held, holds them all and returns what lets go of them.
+func (h *holds) take(ids ...mq.SegmentID) (release func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for slices.ContainsFunc(ids, func(id mq.SegmentID) bool { _, ok := h.held[id]; return ok }) {
+		h.cond.Wait()
+	}
+	for _, id := range ids {
+		h.held[id] = struct{}{}
+	}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, id := range ids {
+			delete(h.held, id)
+		}
+		h.cond.Broadcast()
+	}
+}
 
 // ClusterID is the cluster that the store belongs to, "" while none was set.
 func (s *Store) ClusterID() string {
@@ -17,8 +52,7 @@ func (s *Store) ClusterID() string {
 
 // SetClusterID records the cluster, durably. ErrConflict when another one is recorded.
 func (s *Store) SetClusterID(id string) error {
-	s.admin.Lock()
-	defer s.admin.Unlock()
+	defer s.holds.take(0)()
 	switch was := s.ClusterID(); {
 	case id == "":
 		return errors.New("store: the cluster id is empty")
@@ -55,8 +89,6 @@ func (s *Store) Named(p mq.PartitionID) (number uint64, revision int64) {
 
 // SetNamed raises what Named answers, durably. Less than what is recorded changes nothing.
 func (s *Store) SetNamed(p mq.PartitionID, number uint64, revision int64) error {
-	s.admin.Lock()
-	defer s.admin.Unlock()
 	return s.recordFacts(s.raise(nil, p, number, revision)...)
 }
 
@@ -73,15 +105,17 @@ func (s *Store) raise(list []fact, p mq.PartitionID, number uint64, revision int
 // alone; with other content nothing at all is created (ErrConflict). One that is given as sealed has its
 // seal flag and end from the start, and takes copies up to the end.
 func (s *Store) CreateSegments(segs []mq.Segment, revision int64) error {
-	s.admin.Lock()
-	defer s.admin.Unlock()
+	ids := make([]mq.SegmentID, len(segs))
+	for i := range segs {
+		if ids[i] = segs[i].ID; ids[i] == 0 {
+			return errors.New("store: segment id 0")
+		}
+	}
+	defer s.holds.take(ids...)()
 	var list []fact
 	var fresh []mq.SegmentID
 	for i := range segs {
 		g := segs[i]
-		if g.ID == 0 {
-			return errors.New("store: segment id 0")
-		}
 		if known, ok := s.Segment(g.ID); ok {
 			if !sameSegment(&known.Segment, &g) {
 				return fmt.Errorf("%w: %s is recorded, not %s", ErrConflict, &known.Segment, &g)
@@ -125,11 +159,10 @@ func (s *Store) placeNew(fresh []mq.SegmentID, list []fact) error {
 	}
 	s.facts.mu.Lock()
 	defer s.facts.mu.Unlock()
-	gen := s.facts.gen
 	for i := range list {
 		if list[i].Create != nil {
-			gen++
-			list[i].Gen, list[i].First = gen, s.active.number
+			s.facts.gen++ // taken now: another list may be on its way
+			list[i].Gen, list[i].First = s.facts.gen, s.active.number
 		}
 	}
 	return nil
@@ -146,8 +179,7 @@ func sameSegment(a, b *mq.Segment) bool {
 // excepted. When it returns, Segment answers the tail that the seal found. Nothing is sealed when one of
 // the segments is unknown.
 func (s *Store) SealSegments(ids []mq.SegmentID) error {
-	s.admin.Lock()
-	defer s.admin.Unlock()
+	defer s.holds.take(ids...)()
 	var list []fact
 	if err := s.inOrder(func() error {
 		s.mu.Lock()
@@ -185,190 +217,6 @@ func (s *Store) recordMarks(ids []mq.SegmentID) error {
 				marks = append(marks, g.mark())
 				delete(s.moved, id)
 			}
-		}
-		return marks
-	})
-	if err != nil {
-		return s.fail(err)
-	}
-	return nil
-}
-
-// SetEnd records the decided end of a segment, durably, and sets its seal flag: reads end there and
-// copies up to it are taken. Entries beyond it are cut; what is below it never is. ErrConflict when
-// another end is recorded, when the end is below the base, or when it lies within an entry; ErrDamaged
-// when the entries beyond it can't be read (the replica is to be removed and fetched again).
-func (s *Store) SetEnd(id mq.SegmentID, end mq.Position) error {
-	s.admin.Lock()
-	defer s.admin.Unlock()
-	info, ok := s.Segment(id)
-	switch {
-	case !ok:
-		return fmt.Errorf("%w: %d", ErrUnknownSegment, id)
-	case info.End != nil && *info.End == end:
-		return nil
-	case info.End != nil:
-		return fmt.Errorf("%w: %s ends at %s, not at %s", ErrConflict, &info.Segment, info.End, end)
-	case end.Before(info.Segment.Base):
-		return fmt.Errorf("%w: %s can't end at %s", ErrConflict, &info.Segment, end)
-	}
-	// The flag first: no entry may slip in beyond the end while it is being made durable.
-	if err := s.inOrder(func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.segments[id].facts.seal = true
-		return nil
-	}); err != nil {
-		return err
-	}
-	over, err := s.beyond(id, end)
-	if err != nil {
-		return err
-	}
-	if err := s.recordFacts(fact{ID: id, End: &end}); err != nil {
-		return err
-	}
-	if err := s.inOrder(func() error { return s.cut(id, end, over) }); err != nil {
-		return err
-	}
-	return s.recordMarks([]mq.SegmentID{id})
-}
-
-// excess is an entry beyond a decided end.
-type excess struct {
-	at, prev, next mq.Position
-	bytes          int64
-	sum            uint64
-	stamp          int64
-}
-
-// beyond lists the entries that an end cuts off, last first, and the one before them if it is there.
-func (s *Store) beyond(id mq.SegmentID, end mq.Position) (over []excess, err error) {
-	scanErr := s.ScanBack(id, mq.Position{Offset: ^uint64(0), Seq: ^uint32(0)}, func(at mq.Position, data []byte) bool {
-		var e mq.Entry
-		if e, err = mq.ParseEntryHeader(data); err != nil {
-			return false
-		}
-		if at.Before(end) && end.Before(e.Next()) {
-			err = fmt.Errorf("%w: the end %s lies within the entry at %s", ErrConflict, end, at)
-			return false
-		}
-		over = append(over, excess{at: at, prev: e.Prev, next: e.Next(), bytes: int64(len(data)), sum: entrySum(data), stamp: e.Stamp})
-		return !at.Before(end)
-	})
-	return over, errors.Join(scanErr, err)
-}
-
-// cut takes entries beyond the end off the segment, and deletes them where their volume still takes
-// writes. Elsewhere the end keeps them out of sight, now and after a restart. Committer's goroutine.
-func (s *Store) cut(id mq.SegmentID, end mq.Position, over []excess) error {
-	s.mu.Lock()
-	g := s.segments[id]
-	g.facts.end = &end
-	var keys [][]byte
-	for _, x := range over {
-		if x.at.Before(end) {
-			break
-		}
-		p := g.parts[len(g.parts)-1]
-		if p.vol == s.active {
-			keys = append(keys, entryKey(id, x.at))
-		}
-		p.count--
-		p.bytes -= x.bytes
-		p.sum -= x.sum
-		p.next, p.last = x.at, x.prev
-		p.vol.live -= x.bytes
-		if p.count == 0 {
-			p.vol.parts--
-			g.parts = g.parts[:len(g.parts)-1]
-			if p.vol == s.active {
-				delete(s.activeParts, id)
-			}
-		}
-	}
-	if n := len(over); n > 0 && over[n-1].at.Before(end) && len(g.parts) > 0 {
-		g.parts[len(g.parts)-1].lastStamp = over[n-1].stamp
-	}
-	g.recount()
-	v := s.active
-	s.mu.Unlock()
-	if len(keys) == 0 || s.space.full() {
-		return nil
-	}
-	if err := v.deleteKeys(keys); err != nil {
-		return s.fail(err)
-	}
-	return nil
-}
-
-// deleteKeys removes entries, a bounded number in a transaction.
-func (v *volume) deleteKeys(keys [][]byte) error {
-	for chunk := range slices.Chunk(keys, groupEntries) {
-		txn := v.db.NewTransactionAt(v.ts.Load(), true)
-		for _, key := range chunk {
-			if err := txn.Delete(key); err != nil {
-				txn.Discard()
-				return fmt.Errorf("store: %w", err)
-			}
-		}
-		if err := v.commit(txn); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// RemoveSegments forgets segments, durably, with one sync; their space is given back in the background.
-// Unknown ones are left out. Entries that are still queued are refused with ErrUnknownSegment.
-func (s *Store) RemoveSegments(ids []mq.SegmentID) error {
-	s.admin.Lock()
-	defer s.admin.Unlock()
-	var list []fact
-	for _, id := range ids {
-		if _, ok := s.Segment(id); ok {
-			list = append(list, fact{Remove: id})
-		}
-	}
-	if err := s.recordFacts(list...); err != nil {
-		return err
-	}
-	if err := s.inOrder(func() error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, id := range ids {
-			s.dropLocked(id)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	poke(s.pokeJan)
-	return s.ledgerRemoved(list)
-}
-
-// dropLocked takes a segment out of memory; Store.mu is held, on the committer's goroutine.
-func (s *Store) dropLocked(id mq.SegmentID) {
-	g := s.segments[id]
-	if g == nil {
-		return
-	}
-	g.absent = true
-	for _, p := range g.parts {
-		p.vol.live -= p.bytes
-		p.vol.parts--
-	}
-	delete(s.segments, id)
-	delete(s.activeParts, id)
-	delete(s.moved, id)
-}
-
-// ledgerRemoved takes removed segments out of the ledger.
-func (s *Store) ledgerRemoved(list []fact) error {
-	err := s.ledger.record(func() []mark {
-		marks := make([]mark, 0, len(list))
-		for _, c := range list {
-			marks = append(marks, mark{segment: c.Remove, removed: true})
 		}
 		return marks
 	})

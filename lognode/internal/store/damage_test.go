@@ -222,6 +222,33 @@ func TestDamagedValueIsNotServed(t *testing.T) {
 	if s.Err() != nil {
 		t.Fatalf("a damaged value stopped the store: %v", s.Err())
 	}
+	// It stays known over a restart, and goes when the replica is removed and fetched again.
+	mustClose(t, s)
+	s = mustOpen(t, h.cfg)
+	healed := 0
+	for _, j := range h.journals {
+		if info, _ := s.Segment(j.id); info.Damaged {
+			healed++
+			if err := s.RemoveSegments([]mq.SegmentID{j.id}); err != nil {
+				t.Fatal(err)
+			}
+			mustCreate(t, s, j.id)
+			copies := make([]Append, len(j.entries))
+			for i, e := range j.entries {
+				copies[i] = Append{Segment: j.id, At: e.At, Next: e.Next(), Data: j.data[i]}
+			}
+			mustAppend(t, s, copies...)
+		}
+		j.mustHold(t, s, len(j.entries))
+	}
+	if healed != broken {
+		t.Fatalf("%d segments were damaged, after a restart %d are", broken, healed)
+	}
+	mustClose(t, s)
+	s = mustOpen(t, h.cfg)
+	for _, j := range h.journals {
+		j.mustHold(t, s, len(j.entries))
+	}
 }
 
 // What is broken beyond the ledger's mark was torn: it is cut and the segment goes on. The value log's end is

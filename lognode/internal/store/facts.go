@@ -28,6 +28,8 @@ type fact struct {
 
 	Seal   mq.SegmentID `json:"seal,omitempty"`
 	Remove mq.SegmentID `json:"remove,omitempty"`
+	// Damage is a segment, of creation Gen, in which a read met damage; only its removal takes that away.
+	Damage mq.SegmentID `json:"damage,omitempty"`
 	// End is the decided end of segment ID.
 	ID  mq.SegmentID `json:"id,omitempty"`
 	End *mq.Position `json:"end,omitempty"`
@@ -44,6 +46,7 @@ type segmentFacts struct {
 	first   uint32
 	seal    bool
 	end     *mq.Position
+	damaged bool
 }
 
 type named struct {
@@ -145,6 +148,11 @@ func (f *facts) apply(c fact) {
 			s.seal, s.end = true, c.End
 			f.segments[c.ID] = s
 		}
+	case c.Damage != 0:
+		if s, ok := f.segments[c.Damage]; ok && s.gen == c.Gen {
+			s.damaged = true
+			f.segments[c.Damage] = s
+		}
 	case c.Remove != 0:
 		delete(f.segments, c.Remove)
 	case c.Partition != nil:
@@ -217,6 +225,9 @@ func (f *facts) content() []byte {
 		}
 		if s.end != nil {
 			list = append(list, fact{ID: id, End: s.end})
+		}
+		if s.damaged {
+			list = append(list, fact{Damage: id, Gen: s.gen})
 		}
 	}
 	for p, n := range f.named {

@@ -57,11 +57,11 @@ func TestMuseum37RotatedWALIsSynced(t *testing.T) {
 	}
 	mustCreate(t, s, 1)
 	j := newJournal(1)
-	const n = 400_000 // about 90 bytes in the WAL each, MemTableSize 16 MiB
+	const n = 240_000 // about 160 bytes in the WAL each, with their values; MemTableSize is 16 MiB
 	for range n / 20_000 {
 		appends := make([]Append, 20_000)
 		for i := range appends {
-			appends[i] = j.next(1, 80)
+			appends[i] = j.next(1, 50)
 		}
 		mustAppend(t, s, appends...)
 	}

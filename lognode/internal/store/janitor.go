@@ -111,8 +111,9 @@ func (s *Store) tidyVolumes() {
 
 // openAhead makes the next volume if there is none.
 func (s *Store) openAhead() error {
+	full := s.space.full()
 	s.mu.Lock()
-	if s.next != nil || s.space.full() {
+	if s.next != nil || full {
 		s.mu.Unlock()
 		return nil
 	}

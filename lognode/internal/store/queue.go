@@ -13,8 +13,10 @@ type Append struct {
 	// Data is the encoded entry; it must not change until Done was called.
 	Data []byte
 	// Done is called once, on the committer's goroutine, in the order of the appends: with nil when the
-	// entry is synced, else with why it is not and will not be. It must not block and must not call a
-	// method that waits for the committer (Close, CreateSegments, SealSegments, SetEnd, RemoveSegments).
+	// entry is synced, else with why it is not and will not be: ErrSealed, ErrOutOfOrder, ErrUnknownSegment,
+	// ErrDamaged and ErrStorageFull concern this entry only (those behind it in its segment then don't follow
+	// and get ErrOutOfOrder), anything else is the store's end. It must not block and must not call a method
+	// that waits for the committer (Close, CreateSegments, SealSegments, SetEnd, RemoveSegments).
 	Done func(err error)
 }
 

@@ -156,21 +156,21 @@ func (s *Store) changed(id mq.SegmentID, seen *part) bool {
 	return err != nil || !ok || now.vol != seen.vol || now.next.Before(seen.next)
 }
 
-// damage counts damage that a reader met and marks the segment: it is not served as whole any more, takes
-// no entries, and the node has it fetched again.
+// damage counts damage that a reader met and marks the segment, durably: it takes no entries any more,
+// and the node has it fetched again.
 func (s *Store) damage(id mq.SegmentID, err error) error {
 	s.metrics.damaged.Inc()
 	s.mu.Lock()
 	g := s.segments[id]
-	first := g != nil && !g.damaged
-	if first {
-		g.damaged = true
+	if g == nil || g.damaged {
+		s.mu.Unlock()
+		return err
 	}
+	g.damaged = true
+	gen := g.facts.gen
 	s.mu.Unlock()
-	if first {
-		s.log.Error("segment is damaged", "segment", id, "error", err)
-	}
-	return err
+	s.log.Error("segment is damaged", "segment", id, "error", err)
+	return errors.Join(err, s.recordFacts(fact{Damage: id, Gen: gen}))
 }
 
 // firstPartFrom copies the part that holds or follows pos; false when pos is at or beyond the tail.

@@ -2,13 +2,12 @@ package store
 
 import (
 	"fmt"
-	"sort"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
-// segment is this node's replica of a segment. Guarded by Store.mu; the committer and the holder of
-// Store.admin change it.
+// segment is this node's replica of a segment. Guarded by Store.mu; the committer changes
+// it (the damaged flag: readers too), so that it reads facts without the lock.
 type segment struct {
 	facts segmentFacts
 
@@ -57,7 +56,7 @@ type SegmentInfo struct {
 }
 
 func newSegment(f segmentFacts) *segment {
-	return &segment{facts: f, tail: f.segment.Base}
+	return &segment{facts: f, tail: f.segment.Base, damaged: f.damaged}
 }
 
 func (g *segment) info() SegmentInfo {
@@ -113,11 +112,6 @@ func (g *segment) check() error {
 		return fmt.Errorf("store: %s: tail %s count %d, but the parts end at %s with %d", &g.facts.segment, g.tail, g.count, tail, count)
 	}
 	return nil
-}
-
-// partAt is the index of the part that holds or follows pos; len(parts) when pos is at or beyond the tail.
-func (g *segment) partAt(pos mq.Position) int {
-	return sort.Search(len(g.parts), func(i int) bool { return pos.Before(g.parts[i].next) })
 }
 
 // Segments lists all replicas, damaged and empty ones too, in no order.

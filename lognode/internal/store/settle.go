@@ -20,6 +20,9 @@ func (r *recovery) settleAll() error {
 			p.vol.parts++
 			p.vol.live += p.bytes
 		}
+		if g.facts.damaged {
+			continue // a read met it in an earlier run
+		}
 		if g.damaged {
 			r.damaged++
 			r.s.metrics.damaged.Inc()

@@ -40,9 +40,7 @@ type Store struct {
 	// moved are the segments whose tail went on since the ledger last looked.
 	moved map[mq.SegmentID]struct{}
 
-	// admin orders the rare changes (create, seal, end, remove) among themselves.
-	admin sync.Mutex
-
+	holds   *holds
 	queue   *queue
 	failure *failure
 
@@ -89,6 +87,7 @@ func newStore(cfg Config, log *slog.Logger, lock *os.File) *Store {
 		activeParts: map[mq.SegmentID]*part{},
 		activeSeen:  map[mq.SegmentID]struct{}{},
 		moved:       map[mq.SegmentID]struct{}{},
+		holds:       newHolds(),
 		failure:     newFailure(),
 		stop:        make(chan struct{}),
 		pokeLedger:  make(chan struct{}, 1),
@@ -127,6 +126,7 @@ func (s *Store) open(reg prometheus.Registerer) (err error) {
 		return err
 	}
 	s.space.tend()
+	s.log.Info("store is open", "dir", s.cfg.Dir, "incarnation", s.Identity(), "segments", len(s.segments), "volumes", len(s.volumes))
 	go func() {
 		defer close(s.committed)
 		s.commitLoop()
@@ -135,7 +135,6 @@ func (s *Store) open(reg prometheus.Registerer) (err error) {
 	s.background.Go(s.janitorLoop)
 	poke(s.pokeJan)
 	poke(s.pokeLedger)
-	s.log.Info("store is open", "dir", s.cfg.Dir, "incarnation", s.Identity(), "segments", len(s.segments), "volumes", len(s.volumes))
 	return nil
 }
 
