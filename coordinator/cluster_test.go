@@ -18,7 +18,7 @@ import (
 // patience bounds every wait of these tests; it is no expectation of speed.
 const patience = time.Minute
 
-func testLog(t *testing.T) *slog.Logger {
+func testLog(t testing.TB) *slog.Logger {
 	level := slog.LevelError
 	if os.Getenv("SPLASHDAM_TEST_LOG") != "" {
 		level = slog.LevelDebug
@@ -27,7 +27,7 @@ func testLog(t *testing.T) *slog.Logger {
 }
 
 // freeAddrs finds n addresses of this machine that nobody listens on.
-func freeAddrs(t *testing.T, n int) []string {
+func freeAddrs(t testing.TB, n int) []string {
 	t.Helper()
 	out := make([]string, n)
 	for i := range out {
@@ -42,7 +42,7 @@ func freeAddrs(t *testing.T, n int) []string {
 }
 
 // configs are the configurations of n coordinators of one cluster.
-func configs(t *testing.T, n int) []Config {
+func configs(t testing.TB, n int) []Config {
 	addrs := freeAddrs(t, 4*n)
 	out := make([]Config, n)
 	var peers []Peer
@@ -63,7 +63,7 @@ func configs(t *testing.T, n int) []Config {
 }
 
 // startAll starts coordinators together and stops them with the test.
-func startAll(t *testing.T, cfgs ...Config) []*Coordinator {
+func startAll(t testing.TB, cfgs ...Config) []*Coordinator {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -89,7 +89,7 @@ func startAll(t *testing.T, cfgs ...Config) []*Coordinator {
 	return out
 }
 
-func stopped(t *testing.T, c *Coordinator) {
+func stopped(t testing.TB, c *Coordinator) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -100,7 +100,7 @@ func stopped(t *testing.T, c *Coordinator) {
 
 // cluster is a coordinator with fake nodes, seen through a client's eyes.
 type cluster struct {
-	t     *testing.T
+	t     testing.TB
 	ctx   context.Context
 	store *meta.Store
 	view  *meta.View
@@ -108,7 +108,7 @@ type cluster struct {
 }
 
 // newCluster connects to coordinators over sockets and starts n nodes.
-func newCluster(t *testing.T, n int, coordinators ...*Coordinator) *cluster {
+func newCluster(t testing.TB, n int, coordinators ...*Coordinator) *cluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)

@@ -20,6 +20,7 @@ type controller struct {
 	book    book
 	past    map[mq.PartitionID]seal.History
 	moved   map[mq.PartitionID]int64 // revisions of our own openings that the view may not show yet
+	made    map[mq.TopicID]uint32    // partitions made that the view may not show yet
 	calm    time.Time                // before it, only restarts are acted upon
 	suspect map[mq.StoreID]bool
 }
@@ -30,7 +31,7 @@ func (c *Coordinator) control(ctx context.Context) {
 	defer c.figures.leads.Set(0)
 	k := &controller{
 		Coordinator: c, calls: seal.NewCalls(), book: newBook(), past: map[mq.PartitionID]seal.History{},
-		moved: map[mq.PartitionID]int64{}, suspect: map[mq.StoreID]bool{},
+		moved: map[mq.PartitionID]int64{}, made: map[mq.TopicID]uint32{}, suspect: map[mq.StoreID]bool{},
 		// A new controller may be here because of trouble that also delays the nodes' leases.
 		calm: time.Now().Add(c.cfg.LeaseTTL),
 	}

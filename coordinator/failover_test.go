@@ -100,7 +100,8 @@ func TestKilledLeaderFailsOver(t *testing.T) {
 	}
 }
 
-func TestServingLeaderIsLeftAlone(t *testing.T) {
+// TestMuseum17ServingLeaderIsLeftAlone: a lease that ended is no proof.
+func TestMuseum17ServingLeaderIsLeftAlone(t *testing.T) {
 	c := newCluster(t, 3, startAll(t, configs(t, 1)...)...)
 	p := mq.PartitionID{Topic: c.topic("orders", 1).ID}
 	first := *c.head(p).Open

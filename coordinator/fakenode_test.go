@@ -20,7 +20,7 @@ import (
 // registration.
 type fakeNode struct {
 	mqpb.UnimplementedLogNodeServer
-	t     *testing.T
+	t     testing.TB
 	name  string
 	store mq.StoreID
 	addr  string
@@ -43,7 +43,7 @@ type fakeReplica struct {
 	sealed  bool
 }
 
-func newFakeNode(t *testing.T, name string, store mq.StoreID) *fakeNode {
+func newFakeNode(t testing.TB, name string, store mq.StoreID) *fakeNode {
 	return &fakeNode{t: t, name: name, store: store, segments: map[uint64]*fakeReplica{}}
 }
 

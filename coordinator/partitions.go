@@ -17,7 +17,7 @@ var urgency = map[seal.Reason]int{
 
 // pulse asks all live nodes whether they answer; who does not is suspect until the next pulse.
 func (k *controller) pulse(ctx context.Context) {
-	k.book.update(k.view.Nodes(), time.Now())
+	k.refresh(time.Now())
 	suspect := seal.Pulse(ctx, k.calls, k.book.members(nil))
 	for store := range suspect {
 		if !k.suspect[store] {
@@ -27,14 +27,19 @@ func (k *controller) pulse(ctx context.Context) {
 	k.suspect = suspect
 }
 
-// partitions moves what needs to be moved, one batch. more says that there is more than fits in it; due, if not 0,
-// is when something should be looked at again.
-func (k *controller) partitions(ctx context.Context) (more bool, due int64) {
-	now := time.Now()
+// refresh takes the live nodes from the view. After a storm one TTL must pass, in which leases may come back.
+func (k *controller) refresh(now time.Time) {
 	if k.book.update(k.view.Nodes(), now) {
 		k.log.Warn("many leases ended together; only restarted nodes are acted upon for a while", "for", k.cfg.LeaseTTL)
 		k.calm = now.Add(k.cfg.LeaseTTL)
 	}
+}
+
+// partitions moves what needs to be moved, one batch. more says that there is more than fits in it; due, if not 0,
+// is when something should be looked at again.
+func (k *controller) partitions(ctx context.Context) (more bool, due int64) {
+	now := time.Now()
+	k.refresh(now)
 	heads := k.heads()
 	loads := loadOf(heads)
 	k.book.forget(loads)

@@ -4,20 +4,20 @@ import (
 	"context"
 
 	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
 // topics makes the partitions that topics want, and removes the keys of deleted topics.
 func (k *controller) topics(ctx context.Context) {
 	for _, t := range k.view.Topics() {
-		have := uint32(len(k.view.Heads(t.ID)))
+		have := max(uint32(len(k.view.Heads(t.ID))), k.made[t.ID])
 		if have >= t.Settings.Partitions {
 			continue
 		}
 		replicas, quorum := t.Settings.Replicas, t.Settings.Quorum
-		if have > 0 && replicas == 0 { // as the first partition: it was fixed when the topic was made
-			h := k.view.Heads(t.ID)[0]
-			replicas, quorum = h.Replicas, h.Quorum
+		if h, ok := k.view.Head(mq.PartitionID{Topic: t.ID}); ok && replicas == 0 {
+			replicas, quorum = h.Replicas, h.Quorum // it was fixed when the topic's first partition was made
 		}
 		if replicas == 0 {
 			replicas, quorum = meta.DefaultRedundancy(len(k.view.Nodes()))
@@ -29,11 +29,14 @@ func (k *controller) topics(ctx context.Context) {
 			continue // no node yet
 		}
 		err := k.store.CreatePartitions(ctx, t.ID, have, t.Settings.Partitions, replicas, quorum)
-		if err != nil && !mqerr.Is(err, mqerr.TopicNotFound) && ctx.Err() == nil {
+		if err == nil {
+			k.made[t.ID] = t.Settings.Partitions // the view shows them a little later
+		} else if !mqerr.Is(err, mqerr.TopicNotFound) && ctx.Err() == nil {
 			k.log.Warn("making partitions; it will be tried again", "topic", t.Name, "err", err)
 		}
 	}
 	for _, t := range k.view.DeletedTopics() {
+		delete(k.made, t.ID)
 		if len(k.view.Heads(t.ID)) == 0 && len(k.view.Groups(t.ID)) == 0 {
 			continue
 		}
