@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,7 +44,7 @@ type Options struct {
 	GatewayConfig     func(i int, cfg *gateway.Config)
 }
 
-// Cluster is a started cluster. Its methods may be called by anyone; Stop once, last.
+// Cluster is a started cluster. Its methods may be called by anyone; Stop is the last one.
 type Cluster struct {
 	opts    Options
 	layout  *layout
@@ -53,6 +54,7 @@ type Cluster struct {
 
 	coordinators, nodes, gateways []*Member
 	failed                        chan error
+	stopped                       sync.Once
 }
 
 // Start starts everything and returns when every gateway is ready, or with an error and nothing left
@@ -229,8 +231,11 @@ func (c *Cluster) Stop(ctx context.Context) error {
 		}
 		errs = append(errs, g.Wait())
 	}
-	if c.spawner != nil {
-		c.spawner.close()
-	}
-	return errors.Join(append(errs, c.lock.release())...)
+	c.stopped.Do(func() {
+		if c.spawner != nil {
+			c.spawner.close()
+		}
+		errs = append(errs, c.lock.release())
+	})
+	return errors.Join(errs...)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -163,20 +164,38 @@ func (c caller) publishMany(topic, value string, n int) {
 	}
 }
 
-// receive receives once; query is like "max=10&wait=5s".
-func (c caller) receive(topic, group, query string) []message {
+// receive receives once; how is like "max=10&wait=5s&lease=1h&encoding=base64".
+func (c caller) receive(topic, group, how string) []message {
 	c.t.Helper()
+	path, body := c.asReceive(topic, group, how)
 	var answer struct{ Messages []message }
-	c.call(200, "POST", "/v1/topics/"+topic+"/groups/"+group+"/receive?"+query, "", &answer)
+	c.call(200, "POST", path, body, &answer)
 	return answer.Messages
 }
 
+// asReceive puts what belongs into the body of a receive there.
+func (c caller) asReceive(topic, group, how string) (path, body string) {
+	c.t.Helper()
+	query, err := url.ParseQuery(how)
+	must(c.t, err)
+	request := map[string]any{}
+	for _, name := range []string{"wait", "lease"} {
+		if v := query.Get(name); v != "" {
+			request[name] = v
+			query.Del(name)
+		}
+	}
+	text, err := json.Marshal(request)
+	must(c.t, err)
+	return "/v1/topics/" + topic + "/groups/" + group + "/receive?" + query.Encode(), string(text)
+}
+
 // receiveN receives until n messages are there, long-polling in between, and wants no more than n.
-func (c caller) receiveN(topic, group string, n int, query string) []message {
+func (c caller) receiveN(topic, group string, n int, how string) []message {
 	c.t.Helper()
 	var out []message
 	for deadline := time.Now().Add(hang); len(out) < n && time.Now().Before(deadline); {
-		out = append(out, c.receive(topic, group, fmt.Sprintf("max=%d&wait=5s&%s", n-len(out), query))...)
+		out = append(out, c.receive(topic, group, fmt.Sprintf("max=%d&wait=5s&%s", n-len(out), how))...)
 	}
 	if len(out) != n {
 		c.t.Fatalf("group %s of %s: %d messages, want %d", group, topic, len(out), n)

@@ -34,6 +34,7 @@ func TestProcessFrozenLeaderIsReplaced(t *testing.T) {
 	one.publish("frozen", "before")
 	leader := c.NodeNamed(one.leader("frozen", 0))
 	must(t, leader.Pause())
+	t.Cleanup(func() { _ = leader.Resume() })
 	publishAnyway(t, one, "frozen", "during")
 	must(t, leader.Resume()) // a zombie: it has not learned of the seal yet (museum 4)
 	publishAnyway(t, one, "frozen", "after")
