@@ -87,8 +87,19 @@ func (g *Gateway) describeTrace(id mq.MessageID, t meta.Topic, r *mqpb.TraceResp
 		out.Groups = append(out.Groups, api.TraceGroup{Group: names[s.GetGroup()], State: s.GetState(),
 			Attempts: s.GetAttempts(), Until: timeOf(s.GetUntil()), Consumer: s.GetConsumer()})
 	}
+	countAttempts(&out)
 	measure(&out)
 	return out
+}
+
+// countAttempts takes the attempts from the events where they say more: of a settled message the leader
+// keeps only that it is settled.
+func countAttempts(t *api.Trace) {
+	for _, e := range t.Events {
+		if g := slices.IndexFunc(t.Groups, func(g api.TraceGroup) bool { return g.Group == e.Group }); g >= 0 {
+			t.Groups[g].Attempts = max(t.Groups[g].Attempts, e.Attempt)
+		}
+	}
 }
 
 // groupName is the name of a group that a trace knows by its number.
