@@ -11,6 +11,9 @@ import (
 // idle is how long the controller sleeps when nothing wakes it and nothing is due.
 const idle = time.Second
 
+// pulseRest is the least time between two rounds of asking every node whether it answers.
+const pulseRest = 100 * time.Millisecond
+
 // controller is one reign: all that it remembers is a help, and a new one begins without it. One goroutine
 // owns it.
 type controller struct {
@@ -79,11 +82,12 @@ func (k *controller) prepare(ctx context.Context) bool {
 // also make it ask every node whether it answers: that is quicker than its lease.
 func (k *controller) run(ctx context.Context, changes, looks <-chan struct{}) {
 	pulsed := time.Time{}
-	for ask := true; ctx.Err() == nil; {
-		// Many who see the same trouble ask at once.
-		if now := time.Now(); ask && now.Sub(pulsed) > 100*time.Millisecond {
-			pulsed = now
+	for asked := true; ctx.Err() == nil; {
+		// Many who see the same trouble ask at once; the last of them is answered a little later.
+		since := time.Since(pulsed)
+		if asked && since >= pulseRest || since >= idle {
 			k.pulse(ctx)
+			asked, pulsed = false, time.Now()
 		}
 		k.topics(ctx)
 		more, due := k.partitions(ctx)
@@ -94,15 +98,16 @@ func (k *controller) run(ctx context.Context, changes, looks <-chan struct{}) {
 		if due > 0 {
 			wait = max(5*time.Millisecond, min(idle, time.Until(time.Unix(0, due))))
 		}
+		if asked {
+			wait = min(wait, pulseRest)
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-changes:
-			ask = false
 		case <-looks:
-			ask = true
+			asked = true
 		case <-timer.C:
-			ask = true
 		}
 		timer.Stop()
 	}
