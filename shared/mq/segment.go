@@ -50,6 +50,25 @@ func (s *Segment) ReplicaIndex(id StoreID) int {
 // SealAnswers is how many replicas must answer a seal: any such set meets every ack quorum.
 func (s *Segment) SealAnswers() int { return len(s.Replicas) - s.Quorum + 1 }
 
+// Ended is where a segment ends, from the tails that replicas answered after their seal flags were durable: the
+// highest one. ok is false while fewer than SealAnswers replicas have answered. A replica that does not know
+// the segment is not in tails: unknown is never an empty tail (R3).
+func (s *Segment) Ended(tails map[StoreID]Position) (end Position, ok bool) {
+	n := 0
+	end = s.Base
+	for _, r := range s.Replicas {
+		tail, answered := tails[r.Store]
+		if !answered || tail.Before(s.Base) { // a tail before the base is not a tail of this segment
+			continue
+		}
+		n++
+		if end.Before(tail) {
+			end = tail
+		}
+	}
+	return end, n >= s.SealAnswers()
+}
+
 // String is for logs.
 func (s *Segment) String() string {
 	return fmt.Sprintf("segment %d (%s number %d base %s)", s.ID, s.Partition, s.Number, s.Base)

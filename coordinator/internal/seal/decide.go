@@ -191,20 +191,13 @@ func Judge(h *mq.Head, need Need, answers map[mq.StoreID]Answer, c *Cluster) err
 // End is where a segment ends: the highest tail over all replicas that know the segment and have sealed it.
 // ok is false while fewer than |replicas| - q + 1 have.
 func End(seg *mq.Segment, answers map[mq.StoreID]Answer) (end mq.Position, ok bool) {
-	n := 0
-	end = seg.Base
-	for _, r := range seg.Replicas {
-		a, answered := answers[r.Store]
-		// A tail before the base is not a tail of this segment.
-		if !answered || !a.Known || !a.Sealed || a.Tail.Before(seg.Base) {
-			continue
-		}
-		n++
-		if end.Before(a.Tail) {
-			end = a.Tail
+	tails := map[mq.StoreID]mq.Position{}
+	for store, a := range answers {
+		if a.Known && a.Sealed {
+			tails[store] = a.Tail
 		}
 	}
-	return end, n >= seg.SealAnswers()
+	return seg.Ended(tails)
 }
 
 // atEnd are the stores whose tail is the end.
