@@ -121,7 +121,24 @@ func crashChild(dir string) error {
 			}
 		}()
 	}
+	go func() { errs <- churn(s) }()
 	return <-errs
+}
+
+// churn makes segments and removes them again, so that volumes roll, are compacted and removed meanwhile.
+func churn(s *Store) error {
+	for id := mq.SegmentID(100); ; id++ {
+		if err := s.CreateSegments([]mq.Segment{segmentOf(id, mq.Position{})}, 1); err != nil {
+			return err
+		}
+		j := newJournal(id)
+		if _, err := appendAll(s, j.next(1, 300_000), j.next(1, 200_000)); err != nil {
+			return err
+		}
+		if err := s.RemoveSegments([]mq.SegmentID{id - 1}); err != nil {
+			return err
+		}
+	}
 }
 
 // Museum 1: acknowledged before it is durable. A process is stopped and its directory copied, several times,

@@ -15,6 +15,7 @@ import (
 func (s *Store) SetEnd(id mq.SegmentID, end mq.Position) error {
 	defer s.holds.take(id)()
 	info, ok := s.Segment(id)
+	sealed := info.SealFlag
 	switch {
 	case !ok:
 		return fmt.Errorf("%w: %d", ErrUnknownSegment, id)
@@ -25,14 +26,9 @@ func (s *Store) SetEnd(id mq.SegmentID, end mq.Position) error {
 	case end.Before(info.Segment.Base):
 		return fmt.Errorf("%w: %s can't end at %s", ErrConflict, &info.Segment, end)
 	}
-	if !info.SealFlag {
+	if !sealed {
 		// The flag first: no entry may slip in beyond the end while it is being made durable.
-		if err := s.inOrder(func() error {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.segments[id].facts.seal = true
-			return nil
-		}); err != nil {
+		if err := s.flag(id, true); err != nil {
 			return err
 		}
 		info, _ = s.Segment(id)
@@ -41,6 +37,9 @@ func (s *Store) SetEnd(id mq.SegmentID, end mq.Position) error {
 	if end.Before(info.Tail) {
 		var err error
 		if over, err = s.beyond(id, end); err != nil {
+			if !sealed {
+				err = errors.Join(err, s.flag(id, false))
+			}
 			return err
 		}
 	}
@@ -51,6 +50,16 @@ func (s *Store) SetEnd(id mq.SegmentID, end mq.Position) error {
 		return err
 	}
 	return s.recordMarks([]mq.SegmentID{id})
+}
+
+// flag sets the seal flag in memory, in the order of the appends.
+func (s *Store) flag(id mq.SegmentID, seal bool) error {
+	return s.inOrder(func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.segments[id].facts.seal = seal
+		return nil
+	})
 }
 
 // excess is an entry beyond a decided end.

@@ -33,6 +33,7 @@ func recoverVolumes(s *Store, holes int) error {
 	}
 	for id, f := range s.facts.segments {
 		s.segments[id] = newSegment(f)
+		s.number = max(s.number, f.first) // nor below one that a segment begins at
 	}
 	r.pruneMarks(holes)
 	for _, n := range numbers {
@@ -117,6 +118,8 @@ func (r *recovery) readLists(numbers []uint32, dirs map[uint32]bool) error {
 	}
 	for _, l := range r.lists {
 		for _, old := range l.Replaces {
+			// A number is never used again: a new volume under it would be taken for the replaced one.
+			s.number = max(s.number, old)
 			if !dirs[old] {
 				continue
 			}
@@ -216,9 +219,13 @@ func (r *recovery) chooseActive() error {
 	if r.lost || r.damaged > 0 {
 		usable = nil
 	}
+	var floor uint32 // below the volume that a segment begins at, its keys would be taken for an earlier creation's
+	for _, f := range s.facts.segments {
+		floor = max(floor, f.first)
+	}
 	for _, v := range slices.Backward(usable) {
 		switch {
-		case v.log.err() != nil || v.bytes >= s.cfg.VolumeBytes:
+		case v.number < floor || v.log.err() != nil || v.bytes >= s.cfg.VolumeBytes:
 		case v.bytes > 0:
 			s.active = v
 		case s.active == nil:
