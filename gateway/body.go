@@ -63,10 +63,7 @@ func (g *Gateway) readBody(c echo.Context, limit int64, tooLarge func() error) (
 		return nil, tooLarge()
 	}
 	control := http.NewResponseController(c.Response().Writer)
-	// The deadline is taken back after the body: net/http reads on in the background to notice a client that
-	// left, and must not take the deadline for that.
-	_ = control.SetReadDeadline(time.Now().Add(g.cfg.BodyTimeout)) // not supported in a test: then there is none
-	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	_ = control.SetReadDeadline(time.Now().Add(g.cfg.BodyTimeout)) // where it is not supported there is none
 	in, done, err := g.decoded(r, limit)
 	if err != nil {
 		return nil, err
@@ -83,6 +80,9 @@ func (g *Gateway) readBody(c echo.Context, limit int64, tooLarge func() error) (
 		}
 		return nil, bodyError(err)
 	}
+	// net/http reads on in the background to notice a client that left, and must not take the deadline for
+	// that. After an error it stays: what is left of the body is read against it.
+	_ = control.SetReadDeadline(time.Time{})
 	return out, nil
 }
 

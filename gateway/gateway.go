@@ -123,7 +123,8 @@ func (g *Gateway) serve(ln net.Listener) {
 	g.listener = ln
 	g.server = &http.Server{
 		Handler:           g.echo,
-		ReadHeaderTimeout: g.cfg.HeaderTimeout, // a slow-loris client loses its connection
+		ReadHeaderTimeout: g.cfg.HeaderTimeout,                     // a slow-loris client loses its connection
+		ReadTimeout:       g.cfg.HeaderTimeout + g.cfg.BodyTimeout, // also for a body that no handler reads
 		IdleTimeout:       g.cfg.IdleTimeout,
 		// From the end of the headers on; streams set their own. A reader that stalls ends here.
 		WriteTimeout:   g.cfg.RequestTimeout + g.cfg.BodyTimeout + time.Minute,

@@ -115,8 +115,7 @@ func (g *Gateway) publishStream(c echo.Context, name string) error {
 
 // read takes lines until there are no more.
 func (s *lineStream) read(in io.Reader) {
-	limit := 2*s.topic.Settings.MaxMessageBytes + 1<<20
-	lines := lineReader{in: bufio.NewReaderSize(in, 64<<10), limit: limit}
+	lines := lineReader{in: bufio.NewReaderSize(in, 64<<10), limit: s.maxLine()}
 	r := &itemReader{maxValue: s.topic.Settings.MaxMessageBytes, index: -1}
 	fresh := true // whether the burst that is being read has chosen where keyless lines go
 	for !s.drained() {
@@ -127,16 +126,17 @@ func (s *lineStream) read(in io.Reader) {
 			}
 		}
 		line, err := lines.next()
-		if len(line) > 0 || errors.Is(err, errLineTooLong) {
+		tooLong := errors.Is(err, errLineTooLong)
+		if len(line) > 0 || tooLong {
 			if fresh && s.topic.ID != 0 {
 				s.choose()
 			}
 			fresh = false
-			if !s.take(r, line, err) {
+			if !s.take(r, line, tooLong) {
 				return
 			}
 		}
-		if err != nil && !errors.Is(err, errLineTooLong) {
+		if err != nil && !tooLong {
 			return
 		}
 		if !lines.more() {
@@ -158,24 +158,8 @@ func (s *lineStream) drained() bool {
 }
 
 // take reads one line into its batch; false ends the stream.
-func (s *lineStream) take(r *itemReader, line []byte, err error) bool {
-	var at slot
-	switch {
-	case err != nil:
-		at.err = mqerr.New(mqerr.MessageTooLarge, "a line of this stream has at most %d bytes", 2*r.maxValue+1<<20)
-	default:
-		r.scan.Reset(line)
-		if err := r.read(); err == nil {
-			err = r.scan.End()
-			if err == nil {
-				at.err = r.err
-				break
-			}
-			at.err = asError(invalidJSON(err))
-		} else {
-			at.err = asError(invalidJSON(err))
-		}
-	}
+func (s *lineStream) take(r *itemReader, line []byte, tooLong bool) bool {
+	at := slot{err: s.parse(r, line, tooLong)}
 	if at.err == nil && s.topic.ID == 0 {
 		t, err := s.g.topicToPublish(s.ctx, s.topic.Name)
 		if err != nil {
@@ -198,6 +182,25 @@ func (s *lineStream) take(r *itemReader, line []byte, err error) bool {
 	}
 	return s.push(at, 0)
 }
+
+// parse reads one line into r.
+func (s *lineStream) parse(r *itemReader, line []byte, tooLong bool) *mqerr.Error {
+	if tooLong {
+		return mqerr.New(mqerr.MessageTooLarge, "a line of this stream has at most %d bytes", s.maxLine())
+	}
+	r.scan.Reset(line)
+	err := r.read()
+	if err == nil {
+		err = r.scan.End()
+	}
+	if err != nil {
+		return asError(invalidJSON(err))
+	}
+	return r.err
+}
+
+// maxLine is the length of a line with a message of the largest size, most of which need no escapes.
+func (s *lineStream) maxLine() int { return 2*s.topic.Settings.MaxMessageBytes + 1<<20 }
 
 // choose picks where the keyless lines of this burst go: the gateway's partition of the moment, or the next
 // one that has nothing under way.

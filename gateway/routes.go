@@ -55,6 +55,10 @@ func (g *Gateway) observed(r route) echo.HandlerFunc {
 	answers := newStatusCounters(g.metrics.requests.MustCurryWith(prometheus.Labels{"method": r.method, "route": r.path}))
 	return func(c echo.Context) error {
 		start := time.Now()
+		if c.Request().ContentLength == 0 {
+			// Nothing more is read: the deadline for that must not end a long poll, see readBody.
+			_ = http.NewResponseController(c.Response().Writer).SetReadDeadline(time.Time{})
+		}
 		err := r.handle(c)
 		if err != nil {
 			g.onError(err, c)
