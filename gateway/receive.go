@@ -237,9 +237,8 @@ func (r *receive) answer(c echo.Context) error {
 			err = nil
 		}
 	}
-	if err == nil {
-		err = c.Request().Context().Err()
-	}
+	// The context is not asked any more: a caller that closes its connection as soon as it has the answer (curl
+	// does) ends it too, and what that one was given must not go to somebody else.
 	if err != nil {
 		r.giveBack()
 		return err
