@@ -1,37 +1,46 @@
 package jsonscan
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
+	"unsafe"
+)
 
 const hex = "0123456789abcdef"
 
 // AppendString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD, so that what is
 // written is always valid JSON; whoever must keep bytes checks with utf8 first and writes base64.
 func AppendString[T ~string | ~[]byte](b []byte, s T) []byte {
+	text := bytesOf(s)
 	b = append(b, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			r, n := decodeRune(s[i:])
-			if r == utf8.RuneError && n == 1 {
-				b = append(b, s[start:i]...)
-				b = append(b, "\uFFFD"...)
-				start = i + 1
-			}
-			i += n
-			continue
+	for len(text) > 0 {
+		n, ascii := plain(text)
+		if ascii || utf8.Valid(text[:n]) {
+			b = append(b, text[:n]...)
+		} else {
+			b = appendValid(b, text[:n])
 		}
-		if c >= ' ' && c != '"' && c != '\\' {
-			i++
-			continue
+		if text = text[n:]; len(text) > 0 {
+			b = appendEscape(b, text[0])
+			text = text[1:]
 		}
-		b = append(b, s[start:i]...)
-		b = appendEscape(b, c)
-		i++
-		start = i
 	}
-	b = append(b, s[start:]...)
 	return append(b, '"')
+}
+
+// bytesOf views s, which is only read; a string's header is the begin of a slice's.
+func bytesOf[T ~string | ~[]byte](s T) []byte {
+	text := *(*string)(unsafe.Pointer(&s))
+	return unsafe.Slice(unsafe.StringData(text), len(text))
+}
+
+// appendValid appends text with U+FFFD for each byte that is not UTF-8.
+func appendValid(b, text []byte) []byte {
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		b = utf8.AppendRune(b, r)
+		text = text[n:]
+	}
+	return b
 }
 
 func appendEscape(b []byte, c byte) []byte {
@@ -46,9 +55,4 @@ func appendEscape(b []byte, c byte) []byte {
 		return append(b, '\\', 't')
 	}
 	return append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-}
-
-func decodeRune[T ~string | ~[]byte](s T) (rune, int) {
-	var buf [utf8.UTFMax]byte
-	return utf8.DecodeRune(buf[:copy(buf[:], s)])
 }
