@@ -89,7 +89,7 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 	n.peers = newPeers(n)
 	n.wants = newWants(n)
 	n.env = &replica.Env{Log: n.log, Store: n.store, Peers: n.peers, Chain: chain{n.meta, n.view}, Timers: replica.NewTimers(),
-		Cache: &replica.EntryCache{}, Wake: n.wakeGateways, WantSeal: n.wants.seal, Secret: n.view.Secret,
+		Cache: &replica.EntryCache{}, Wake: n.wakeGateways, WantSeal: n.wants.seal, Opening: n.wants.opens,
 		Metrics: replica.NewMetrics(reg), SegmentBytes: n.cfg.SegmentBytes, Readers: make(chan struct{}, maxReaders)}
 	for _, info := range n.store.Segments() {
 		n.partition(info.Segment.Partition).Adopt(info)

@@ -165,6 +165,7 @@ func (ps *peers) run(ctx context.Context, p *peer) error {
 	if up {
 		p.set(nil)
 		ps.each(func(x partitionEvents) { x.PeerDown(p.node.Store) })
+		ps.n.bus.Look("node " + ps.n.cfg.Name + " lost its stream to " + p.node.Name)
 	}
 	return err
 }

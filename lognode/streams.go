@@ -2,6 +2,7 @@ package lognode
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -248,6 +249,7 @@ func (g *gatewayStream) settle(id uint64, body []byte) error {
 		r, err := mq.VerifyReceipt(it.Receipt, g.node.view.Secret)
 		if err != nil || r.Partition != f.Partition {
 			refused[i] = mqerr.InvalidReceipt
+			g.node.log.Warn("a receipt is refused", "receipt", fmt.Sprintf("%+v", r), "for", f.Partition, "err", err)
 			continue
 		}
 		item := delivery.SettleItem{Receipt: r, Reason: it.Reason, Outcome: outcomes[it.Outcome]}

@@ -13,14 +13,34 @@ import (
 
 // wants is what this node asks of the controller, under /reports/<store id>.
 type wants struct {
-	n    *Node
-	mu   sync.Mutex
-	ask  map[mq.SegmentID]string
-	wake chan struct{}
+	n   *Node
+	mu  sync.Mutex
+	ask map[mq.SegmentID]string
+	// opening are the segments that this node leads and does not serve yet, since when.
+	opening map[mq.SegmentID]time.Time
+	wake    chan struct{}
 }
 
+// openingLong is how long an opening must last before the controller hears of it: most are over sooner.
+const openingLong = 500 * time.Millisecond
+
 func newWants(n *Node) *wants {
-	return &wants{n: n, ask: map[mq.SegmentID]string{}, wake: make(chan struct{}, 1)}
+	return &wants{n: n, ask: map[mq.SegmentID]string{}, opening: map[mq.SegmentID]time.Time{}, wake: make(chan struct{}, 1)}
+}
+
+// opens says that a segment begins to open here, or that it serves or is given up.
+func (w *wants) opens(id mq.SegmentID, begins bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if begins {
+		w.opening[id] = time.Now()
+		time.AfterFunc(openingLong, w.again)
+		return
+	}
+	if time.Since(w.opening[id]) >= openingLong {
+		w.again()
+	}
+	delete(w.opening, id)
 }
 
 // seal asks for a segment to be sealed; it never blocks.
@@ -28,10 +48,7 @@ func (w *wants) seal(id mq.SegmentID, reason string) {
 	w.mu.Lock()
 	w.ask[id] = reason
 	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.again()
 }
 
 // run writes the report on change, at most once a second but at once after a pause, and pokes the controller.
@@ -103,11 +120,17 @@ func (w *wants) report() (meta.Report, string) {
 			delete(w.ask, s) // sealed meanwhile, or replaced
 		}
 	}
+	for s, since := range w.opening {
+		if time.Since(since) >= openingLong {
+			r.Opening = append(r.Opening, s)
+		}
+	}
 	w.mu.Unlock()
 	slices.Sort(r.SealFlags)
 	slices.Sort(r.SealWanted)
+	slices.Sort(r.Opening)
 	text, _ := json.Marshal(r)
-	if len(r.SealFlags)+len(r.SealWanted) == 0 {
+	if len(r.SealFlags)+len(r.SealWanted)+len(r.Opening) == 0 {
 		return r, ""
 	}
 	return r, string(text)

@@ -43,7 +43,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = debug.Close(context.Background()) }()
+	defer debug.Close()
 	node, err := lognode.Start(ctx, cfg.Config, log, reg)
 	if err != nil {
 		return err

@@ -150,6 +150,9 @@ func (p *Partition) unpark() {
 func (p *Partition) close(l *leadership) {
 	l.cancel()
 	l.seg.Seal()
+	if !l.serving {
+		p.env.Opening(l.seg.Segment().ID, false)
+	}
 	if l.behind != nil {
 		l.behind.Stop()
 	}

@@ -108,6 +108,7 @@ func (p *Partition) newLeadership(s *mq.Segment, prev mq.Position, stamp int64) 
 func (p *Partition) open(l *leadership) {
 	p.log.Info("leading", "segment", l.seg.Segment().ID, "base", l.seg.Segment().Base)
 	id, kept := l.seg.Segment().ID, l.machine
+	p.env.Opening(id, true)
 	p.work.Add(1)
 	go func() {
 		defer p.work.Done()
@@ -182,6 +183,7 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	l.machine.Commit(s.Base.Offset)
 	l.machine.Lead(s.Number, time.Now().UnixNano())
 	l.seg.Chained()
+	p.env.Opening(s.ID, false)
 	l.release()
 	p.follow(l)
 	p.syncGroups(l)

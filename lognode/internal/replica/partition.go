@@ -60,8 +60,8 @@ type Env struct {
 	Wake func(p mq.PartitionID, g mq.GroupID)
 	// WantSeal asks the controller to seal a segment that this node leads. It never blocks.
 	WantSeal func(s mq.SegmentID, reason string)
-	// Secret is the receipt key with a number, or nil.
-	Secret  func(number uint32) []byte
+	// Opening says that a segment begins to open here (true), or that it serves or was given up. It never blocks.
+	Opening func(s mq.SegmentID, begins bool)
 	Metrics *Metrics
 	// SegmentBytes is where a segment rolls.
 	SegmentBytes int64
