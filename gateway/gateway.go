@@ -58,6 +58,7 @@ type Gateway struct {
 	requests      atomic.Uint64
 	handovers     atomic.Uint64       // numbers hand-overs; unique in this run, and so on each stream
 	buffered      *semaphore.Weighted // bytes of bodies in memory, at most cfg.MaxBuffered
+	reading       *semaphore.Weighted // bytes of pages of reads in memory, at most maxReading
 	making        singleflight.Group  // topics and groups that are being made, by name
 	sticky        sticky              // where keyless messages go for the moment
 	codecs        bodyCodecs          // of request bodies
@@ -106,7 +107,8 @@ func New(cfg Config, store *meta.Store, log *slog.Logger, reg prometheus.Registe
 	}
 	log = log.With(slog.String("gateway", cfg.Name))
 	g := &Gateway{cfg: cfg, log: log, reg: reg, metrics: newMetrics(reg), store: store, packer: packer,
-		instance: hex.EncodeToString(id[:]), draining: make(chan struct{}), buffered: semaphore.NewWeighted(cfg.MaxBuffered)}
+		instance: hex.EncodeToString(id[:]), draining: make(chan struct{}), buffered: semaphore.NewWeighted(cfg.MaxBuffered),
+		reading: semaphore.NewWeighted(maxReading)}
 	g.requestPrefix = g.instance + "-"
 	g.view = meta.NewView(store, log)
 	g.echo = g.newEcho()

@@ -33,66 +33,84 @@ func (g *Gateway) handleRead(c echo.Context) error {
 		return g.streamRead(c, &q)
 	}
 	ctx := c.Request().Context()
-	if err := g.holdReading(ctx); err != nil {
-		return err
-	}
-	items, err := g.nextPage(ctx, &q, q.limit)
-	if err == nil && len(items) == 0 && q.wait > 0 && !rangeDone(q.reader) {
-		g.dropReading() // what waits holds nothing
+	p, err := g.nextPage(ctx, &q, q.limit)
+	if err == nil && len(p.items) == 0 && q.wait > 0 && !rangeDone(q.reader) {
+		p.release() // what waits holds nothing
 		waitCtx, cancel := context.WithTimeout(ctx, q.wait)
-		items, err = g.awaitPage(waitCtx, &q, q.limit)
+		p, err = g.awaitPage(waitCtx, &q, q.limit)
 		cancel()
-		if herr := g.holdReading(ctx); herr != nil {
-			return herr
-		}
 	}
-	defer g.dropReading()
 	if err != nil {
 		return err
 	}
-	return g.answerPage(c, &q, items)
+	defer p.release()
+	return g.answerPage(c, &q, p.items)
 }
 
-// holdReading waits until there is room in memory for another page.
-func (g *Gateway) holdReading(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, g.cfg.RequestTimeout)
-	defer cancel()
-	if err := g.buffered.Acquire(ctx, min(readBudget, g.cfg.MaxBuffered)); err != nil {
-		return mqerr.New(mqerr.Overloaded, "too many bytes are on their way through this gateway")
+// page is messages on their way to a caller. It holds its bytes of Gateway.reading until it is released: reads
+// have a bound of their own, so that many of them don't keep publishes out.
+type page struct {
+	items []replay.Item
+	g     *Gateway
+	held  int64
+}
+
+func (p *page) release() {
+	p.keep(0)
+	p.items = nil
+}
+
+// keep gives back what is held beyond size.
+func (p *page) keep(size int64) {
+	if size < p.held {
+		p.g.reading.Release(p.held - size)
+		p.held = size
 	}
-	return nil
 }
 
-func (g *Gateway) dropReading() { g.buffered.Release(min(readBudget, g.cfg.MaxBuffered)) }
-
-// nextPage asks the leaders for a page.
-func (g *Gateway) nextPage(ctx context.Context, q *readQuery, limit int) ([]replay.Item, error) {
+// nextPage asks the leaders for a page, once there is room for one. The caller releases it.
+func (g *Gateway) nextPage(ctx context.Context, q *readQuery, limit int) (page, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.RequestTimeout)
 	defer cancel()
-	return q.reader.Page(ctx, limit, readPageBytes)
+	if err := g.reading.Acquire(ctx, readBudget); err != nil {
+		return page{}, mqerr.New(mqerr.Overloaded, "too many bytes are being read through this gateway")
+	}
+	p := page{g: g, held: readBudget}
+	var err error
+	if p.items, err = q.reader.Page(ctx, limit, readPageBytes); err != nil {
+		p.release()
+		return page{}, err
+	}
+	size := int64(0)
+	for i := range p.items {
+		size += 3*int64(len(p.items[i].Message.Value)) + 1<<10
+	}
+	p.keep(size)
+	return p, nil
 }
 
 // awaitPage waits for the first messages of a dry reader; nothing when ctx or the gateway ends first.
-func (g *Gateway) awaitPage(ctx context.Context, q *readQuery, limit int) ([]replay.Item, error) {
+func (g *Gateway) awaitPage(ctx context.Context, q *readQuery, limit int) (page, error) {
 	pause := firstLook
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, nil
+			return page{}, nil
 		case <-g.draining:
-			return nil, nil
+			return page{}, nil
 		case <-timer.C:
 		}
 		q.reader.Again()
-		items, err := g.nextPage(ctx, q, limit)
-		if ctx.Err() != nil && len(items) == 0 {
-			return nil, nil // the wait ended within the last look
+		p, err := g.nextPage(ctx, q, limit)
+		if err != nil && ctx.Err() != nil {
+			return page{}, nil // the wait ended within the last look
 		}
-		if err != nil || len(items) > 0 || rangeDone(q.reader) {
-			return items, err
+		if err != nil || len(p.items) > 0 || rangeDone(q.reader) {
+			return p, err
 		}
+		p.release()
 		pause = min(pause*3/2, lastLook)
 		timer.Reset(pause)
 	}
@@ -156,22 +174,18 @@ func (g *Gateway) handleMessage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
-	if err := g.holdReading(ctx); err != nil {
-		return err
-	}
-	defer g.dropReading()
 	at := func(o uint64) frame.Place { return frame.Place{Where: frame.AtOffset, Value: o} }
 	q := readQuery{topic: t, reader: replay.New(replay.Query{Topic: t.ID, From: at(id.Number), To: at(id.Number + 1),
 		Unpack: func(b *mq.Batch) ([]byte, error) { return g.packer.Body(b, nil) }}, []uint32{id.Partition.Number}, g.fetchRead)}
-	items, err := g.nextPage(ctx, &q, 1)
+	p, err := g.nextPage(c.Request().Context(), &q, 1)
 	if err != nil {
 		return notThere(id, err)
 	}
-	if len(items) == 0 || items[0].Offset != id.Number {
+	defer p.release()
+	if len(p.items) == 0 || p.items[0].Offset != id.Number {
 		return mqerr.New(mqerr.MessageNotFound, "message %s", id)
 	}
-	m := &items[0]
+	m := &p.items[0]
 	if raw {
 		return answerRaw(c, id, m)
 	}

@@ -21,9 +21,12 @@ const (
 	// maxReadLimit bounds a JSON page of messages; the forms that stream take as many as are wanted.
 	maxReadLimit   = 10_000
 	maxStreamLimit = 1_000_000_000
-	// readPageBytes bounds the values of one page, readBudget all that a read holds while it makes one.
+	// readPageBytes bounds the values of one page, except that one message comes whatever its size.
 	readPageBytes = 8 << 20
-	readBudget    = 16 << 20
+	// readBudget is what a page may hold while it is being made: values, and as JSON. maxReading bounds the
+	// bytes of all pages at once: beyond it reads wait, and in the end get 503.
+	readBudget = 24 << 20
+	maxReading = 512 << 20
 	// maxMergeBytes bounds what a merge may have to hold: a stored batch of each partition.
 	maxMergeBytes = 256 << 20
 )

@@ -64,18 +64,12 @@ type readStream struct {
 
 // page writes the messages that are there.
 func (s *readStream) page(ctx context.Context, limit int) (int, error) {
-	if err := s.g.holdReading(ctx); err != nil {
-		return 0, err
-	}
-	defer s.g.dropReading()
-	if s.q.form == formSSE {
-		limit = min(limit, streamPage)
-	}
-	items, err := s.g.nextPage(ctx, s.q, limit)
+	p, err := s.g.nextPage(ctx, s.q, limit)
 	if err != nil {
 		return 0, err
 	}
-	return len(items), s.write(items)
+	defer p.release()
+	return len(p.items), s.write(p.items)
 }
 
 // wait waits for messages, as long as the form says, and writes those that come.
@@ -92,14 +86,15 @@ func (s *readStream) wait(ctx context.Context, limit int) (int, error) {
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	items, err := s.g.awaitPage(waitCtx, s.q, limit)
+	p, err := s.g.awaitPage(waitCtx, s.q, limit)
 	if err != nil {
 		return 0, err
 	}
-	if len(items) == 0 && s.q.form == formSSE {
+	defer p.release()
+	if len(p.items) == 0 && s.q.form == formSSE {
 		return 0, s.put([]byte(": alive\n\n"))
 	}
-	return len(items), s.write(items)
+	return len(p.items), s.write(p.items)
 }
 
 // over says whether a stream that has nothing to write ends.
