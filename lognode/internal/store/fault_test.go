@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -239,6 +240,7 @@ func TestDamagedFacts(t *testing.T) {
 // line can't be read and looks torn.
 func TestMuseum12SealFlagSurvivesDamage(t *testing.T) {
 	cfg := testConfig(t.TempDir())
+	cfg.LedgerEvery = time.Hour // only the seal writes to the ledger
 	s := mustOpen(t, cfg)
 	mustCreate(t, s, 1)
 	j := newJournal(1)
@@ -246,7 +248,9 @@ func TestMuseum12SealFlagSurvivesDamage(t *testing.T) {
 	if err := s.SealSegments([]mq.SegmentID{1}); err != nil {
 		t.Fatal(err)
 	}
+	crashed := crashCopy(t, cfg)
 	mustClose(t, s)
+	cfg = crashed
 	path := filepath.Join(cfg.Dir, "facts")
 	info, err := os.Stat(path)
 	if err != nil {

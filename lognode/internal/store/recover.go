@@ -33,7 +33,7 @@ func recoverVolumes(s *Store, holes int) error {
 	}
 	for id, f := range s.facts.segments {
 		s.segments[id] = newSegment(f)
-		s.number = max(s.number, f.first) // nor below one that a segment begins at
+		s.number = max(s.number, f.first) // a new volume must not lie below one that a segment begins at
 	}
 	r.pruneMarks(holes)
 	for _, n := range numbers {
@@ -118,8 +118,6 @@ func (r *recovery) readLists(numbers []uint32, dirs map[uint32]bool) error {
 	}
 	for _, l := range r.lists {
 		for _, old := range l.Replaces {
-			// A number is never used again: a new volume under it would be taken for the replaced one.
-			s.number = max(s.number, old)
 			if !dirs[old] {
 				continue
 			}
