@@ -225,6 +225,20 @@ func TestDamagedValueIsNotServed(t *testing.T) {
 	// It stays known over a restart, and goes when the replica is removed and fetched again.
 	mustClose(t, s)
 	s = mustOpen(t, h.cfg)
+	healed := h.heal(t, s)
+	if healed != broken {
+		t.Fatalf("%d segments were damaged, after a restart %d are", broken, healed)
+	}
+	mustClose(t, s)
+	s = mustOpen(t, h.cfg)
+	for _, j := range h.journals {
+		j.mustHold(t, s, len(j.entries))
+	}
+}
+
+// heal removes the damaged segments, fetches them again and says how many they were.
+func (h harm) heal(t *testing.T, s *Store) int {
+	t.Helper()
 	healed := 0
 	for _, j := range h.journals {
 		if info, _ := s.Segment(j.id); info.Damaged {
@@ -241,14 +255,7 @@ func TestDamagedValueIsNotServed(t *testing.T) {
 		}
 		j.mustHold(t, s, len(j.entries))
 	}
-	if healed != broken {
-		t.Fatalf("%d segments were damaged, after a restart %d are", broken, healed)
-	}
-	mustClose(t, s)
-	s = mustOpen(t, h.cfg)
-	for _, j := range h.journals {
-		j.mustHold(t, s, len(j.entries))
-	}
+	return healed
 }
 
 // What is broken beyond the ledger's mark was torn: it is cut and the segment goes on. The value log's end is

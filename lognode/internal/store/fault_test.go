@@ -100,7 +100,8 @@ func TestMuseum35FullDiskRefuses(t *testing.T) {
 	}
 	mustAppend(t, s, j.next(1, 10))
 	used.Store(97)
-	if err := s.Append(Append{Segment: 1, At: j.at, Next: j.at.Next(1), Data: (&mq.Entry{Segment: 1, At: j.at, Prev: j.prev, Count: 1}).AppendTo(nil)}); !errors.Is(err, ErrStorageFull) {
+	late := j.peek()
+	if err := s.Append(late); !errors.Is(err, ErrStorageFull) {
 		t.Fatalf("append at 97 %%: %v", err)
 	}
 	// The second check: full when the group's turn comes.
@@ -108,7 +109,6 @@ func TestMuseum35FullDiskRefuses(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	go s.inOrder(func() error { close(entered); <-leave; return nil })
 	<-entered
-	late := Append{Segment: 1, At: j.at, Next: j.at.Next(1), Data: (&mq.Entry{Segment: 1, At: j.at, Prev: j.prev, Count: 1}).AppendTo(nil)}
 	answer := make(chan error, 1)
 	late.Done = func(err error) { answer <- err }
 	if err := s.Append(late); err != nil {
@@ -126,24 +126,31 @@ func TestMuseum35FullDiskRefuses(t *testing.T) {
 	}
 	mustClose(t, s)
 
-	used.Store(98)
-	s = mustOpen(t, cfg)
-	if _, err := os.Stat(ballast); !os.IsNotExist(err) {
-		t.Fatalf("the ballast is there on a full disk: %v", err)
-	}
+	s = ballastGoesAndComes(t, cfg, &used, ballast)
 	j.mustHold(t, s, 3)
-	mustReclaim(t, s)
-	used.Store(40)
-	mustReclaim(t, s)
-	if size := dirSize(t, ballast); size < 3<<20 {
-		t.Fatalf("the ballast did not come back: %d bytes", size)
-	}
 	mustClose(t, s)
 
 	cfg.DiskUsage = func(string) (uint64, uint64, error) { return 100 << 30, 100 << 30, nil }
 	if _, err := Open(cfg, quiet, nil); !errors.Is(err, ErrStorageFull) {
 		t.Fatalf("opening without any space: %v", err)
 	}
+}
+
+// ballastGoesAndComes opens on a full disk, then frees space.
+func ballastGoesAndComes(t *testing.T, cfg Config, used *atomic.Uint64, ballast string) *Store {
+	t.Helper()
+	used.Store(98)
+	s := mustOpen(t, cfg)
+	if _, err := os.Stat(ballast); !os.IsNotExist(err) {
+		t.Fatalf("the ballast is there on a full disk: %v", err)
+	}
+	mustReclaim(t, s)
+	used.Store(40)
+	mustReclaim(t, s)
+	if size := dirSize(t, ballast); size < 3<<20 {
+		t.Fatalf("the ballast did not come back: %d bytes", size)
+	}
+	return s
 }
 
 func countOf(t *testing.T, c prometheus.Counter) float64 {

@@ -98,6 +98,12 @@ func (j *journal) next(count uint32, size int) Append {
 	return Append{Segment: j.id, At: e.At, Next: e.Next(), Data: data}
 }
 
+// peek makes an entry that follows without taking it into the journal.
+func (j *journal) peek() Append {
+	c := *j
+	return c.next(1, 0)
+}
+
 // fill appends n entries with random counts and sizes and waits for all.
 func (j *journal) fill(t testing.TB, s *Store, rng *rand.Rand, n, maxSize int) {
 	t.Helper()
