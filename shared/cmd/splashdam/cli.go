@@ -70,6 +70,16 @@ func (s *session) call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.ctx, s.timeout)
 }
 
+// wait passes the time, or less when a signal comes.
+func (s *session) wait(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.ctx.Done():
+	}
+}
+
 // printed is the end of kong's own output (help), which asks for an exit.
 type printed int
 

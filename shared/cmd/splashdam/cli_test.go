@@ -219,3 +219,29 @@ func TestSettleSeveral(t *testing.T) {
 		t.Errorf("asked %q, want %q", s.asked[1], want)
 	}
 }
+
+func TestFollowOutlastsABrokenConnection(t *testing.T) {
+	var mu sync.Mutex
+	polls := 0
+	ctx, stop := context.WithCancel(t.Context())
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		polls++
+		switch polls {
+		case 1:
+			panic(http.ErrAbortHandler) // hangs up without an answer
+		case 2:
+			_, _ = io.WriteString(w, strings.TrimPrefix(received, "200 "))
+		default:
+			stop()
+			<-r.Context().Done()
+		}
+	}))
+	defer h.Close()
+	var out, errOut bytes.Buffer
+	status := execute(ctx, []string{"consume", "t", "-g", "g", "-f", "--no-ack", "--raw", "--server", h.URL}, strings.NewReader(""), &out, &errOut)
+	if status != exitOK || out.String() != "a\tb\n\xff\n" || !strings.Contains(errOut.String(), "trying again") {
+		t.Errorf("status %d, %q, %q", status, out.String(), errOut.String())
+	}
+}

@@ -66,7 +66,7 @@ func pageLength(n int) int {
 
 // receive consumes with the group. A signal ends it after what was received is printed and acknowledged.
 func (c *consumeCmd) receive(s *session, p *printer) error {
-	for left := c.Max; c.Max == 0 || left > 0; {
+	for left := c.Max; s.ctx.Err() == nil && (c.Max == 0 || left > 0); {
 		request := api.ReceiveRequest{Max: 100, Wait: api.Duration(time.Second), Lease: api.Duration(c.Lease), Consumer: "splashdam-cli"}
 		if c.Follow {
 			request.Wait = api.Duration(20 * time.Second)
@@ -75,6 +75,11 @@ func (c *consumeCmd) receive(s *session, p *printer) error {
 			request.Max = min(request.Max, left)
 		}
 		got, err := s.client.Receive(s.ctx, c.Topic, c.Group, request)
+		if err != nil && c.Follow && passes(err) {
+			fmt.Fprintf(s.err, "%v; trying again\n", err)
+			s.wait(time.Second)
+			continue
+		}
 		if err != nil {
 			return interruptedIsFine(s, err)
 		}
@@ -95,6 +100,13 @@ func (c *consumeCmd) receive(s *session, p *printer) error {
 		}
 	}
 	return nil
+}
+
+// passes says whether a receive that failed so may succeed later: the connection broke (what it held comes
+// back by itself), or the server said so.
+func passes(err error) bool {
+	var e *client.Error
+	return !errors.As(err, &e) || e.Retryable
 }
 
 // acknowledge settles what is printed, also when a signal has come meanwhile.
