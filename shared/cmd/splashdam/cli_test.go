@@ -225,6 +225,7 @@ func TestFollowOutlastsABrokenConnection(t *testing.T) {
 	polls := 0
 	ctx, stop := context.WithCancel(t.Context())
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // only then does net/http see that the client hangs up
 		mu.Lock()
 		defer mu.Unlock()
 		polls++
