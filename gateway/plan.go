@@ -200,7 +200,7 @@ func (g *Gateway) sendBatch(ctx context.Context, t meta.Topic, b *outgoing, prod
 func (g *Gateway) appendBatch(ctx context.Context, t meta.Topic, b *outgoing, packed []byte) error {
 	f := frame.Append{Partition: mq.PartitionID{Topic: t.ID, Number: b.partition}, Route: t.Route, Batch: packed}
 	answer, err := g.router.CallOnce(ctx, f.Partition, frame.TypeAppend, &f)
-	if mqerr.Is(err, mqerr.StaleRoute) {
+	if err != nil && mqerr.Is(err, mqerr.StaleRoute) {
 		// The topic changed. Where that did not move keys the batch is right as it is.
 		now, waitErr := g.newerRoute(ctx, t)
 		if waitErr != nil || now.Settings.Partitions != t.Settings.Partitions {
