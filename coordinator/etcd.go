@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,6 +17,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
 )
 
 // etcd is this coordinator's member, in this process.
@@ -23,6 +25,9 @@ type etcd struct {
 	server *embed.Etcd
 	client *clientv3.Client // in process, without a socket
 	log    *bridge
+
+	mu   sync.Mutex
+	grpc []*grpc.Server // the member's own, as it made them
 }
 
 // quota bounds etcd's database; metadata of 10,000 partitions is some tens of MB.
@@ -84,11 +89,17 @@ func startEtcd(ctx context.Context, c *Config, log *slog.Logger) (*etcd, error) 
 	if err != nil {
 		return nil, fmt.Errorf("coordinator: etcd's addresses: %w", err)
 	}
+	e := &etcd{log: b}
+	cfg.ServiceRegister = func(s *grpc.Server) {
+		e.mu.Lock()
+		e.grpc = append(e.grpc, s)
+		e.mu.Unlock()
+	}
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("coordinator: starting etcd in %s: %w", cfg.Dir, err)
 	}
-	e := &etcd{server: server, log: b}
+	e.server = server
 	select {
 	case <-server.Server.ReadyNotify():
 	case err := <-server.Err():
@@ -103,13 +114,20 @@ func startEtcd(ctx context.Context, c *Config, log *slog.Logger) (*etcd, error) 
 }
 
 // stop ends the member in about a second. HardStop first: a graceful stop hands leadership over for several
-// seconds, and an election is quicker.
+// seconds, and an election is quicker. Close would wait 7 s for watches that never end; ending the gRPC
+// servers ends them.
 func (e *etcd) stop() {
 	e.log.stopping.Store(true)
 	if e.client != nil {
 		e.client.Close() // in process: it has no connection that could fail to close
 	}
 	e.server.Server.HardStop()
+	e.mu.Lock()
+	servers := e.grpc
+	e.mu.Unlock()
+	for _, s := range servers {
+		s.Stop()
+	}
 	e.server.Close()
 }
 
