@@ -90,8 +90,10 @@ func run(args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer file.Close()
+	var shown slog.LevelVar
+	shown.Set(f.level)
 	f.options.Log = slog.New(slog.NewMultiHandler(
-		slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: f.level}),
+		slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: &shown}),
 		slog.NewTextHandler(file, &slog.HandlerOptions{Level: min(f.level, slog.LevelInfo)})))
 
 	ctx, release := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -107,6 +109,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	err = serve(ctx, f, c, stdout)
+	shown.Set(max(f.level, slog.LevelError)) // that parts miss each other while all stop is no news
 	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	return errors.Join(err, c.Stop(stopping))
