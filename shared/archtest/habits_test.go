@@ -121,14 +121,21 @@ func TestNothingIsLeftForLater(t *testing.T) {
 
 func notLetter(r rune) bool { return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') }
 
-// Exported names of library packages say what they are for.
+// Exported names of library packages say what they are for. One comment may stand over a pair of functions on
+// neighbouring lines, if it names both.
 func TestPublicNamesHaveDocs(t *testing.T) {
 	library := func(f *file) bool { return !f.test && !f.generated && f.ast.Name.Name != "main" }
 	for _, f := range files(t, library) {
+		above, end := "", 0 // the comment over the function before, and that function's last line
 		for _, d := range f.ast.Decls {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
-				if d.Name.IsExported() && exportedReceiver(d) && d.Doc == nil && !ofAnInterface(d.Name.Name) {
+				doc := d.Doc.Text()
+				if line := fset.Position(d.Pos()).Line; doc == "" && line == end+1 && strings.Contains(above, d.Name.Name) {
+					doc = above
+				}
+				above, end = doc, fset.Position(d.End()).Line
+				if d.Name.IsExported() && exportedReceiver(d) && doc == "" && !ofAnInterface(d.Name.Name) {
 					t.Errorf("%s: %s has no doc comment", at(d), d.Name.Name)
 				}
 			case *ast.GenDecl:
