@@ -193,7 +193,13 @@ func (r *receive) collect(ctx context.Context) error {
 		case <-w.Woken():
 			err = r.fetch(ctx, []uint32{w.Hint()})
 		case <-deadline.C:
-			return err // of the last try: with nothing wrong it is nil, and the answer is empty
+			if err == nil {
+				return nil
+			}
+			// What went wrong may be long over, and a partition that has nothing ready wakes nobody: ask once more.
+			ctx, cancel := context.WithTimeout(ctx, oneOfMany)
+			defer cancel()
+			return r.fetch(ctx, r.order())
 		case <-r.g.draining:
 			return nil
 		case <-ctx.Done():

@@ -75,6 +75,26 @@ func TestEndRestartKeepsAcksAndAttempts(t *testing.T) {
 	checkHistory(t, one, "killed", acked, out)
 }
 
+// A long poll that begins while the node is away, and ends when it is back with nothing to deliver, is answered
+// as one that found nothing.
+func TestEndPollOutlastsARestart(t *testing.T) {
+	c := start(t, Options{})
+	one := via(t, c, 1)
+	one.topic("quiet", `{"partitions":1}`)
+	one.receive("quiet", "g", "")
+	must(t, c.Node(1).Kill())
+	status := make(chan int, 1)
+	go func() {
+		path, body := one.asReceive("quiet", "g", "wait=8s")
+		code, _, _ := one.try(t.Context(), "POST", path, body)
+		status <- code
+	}()
+	must(t, c.Node(1).Start(ctxFor(t)))
+	if code := <-status; code != 200 {
+		t.Errorf("status %d", code)
+	}
+}
+
 func TestEndRestartOfEverything(t *testing.T) {
 	o := Options{Dir: t.TempDir(), Nodes: 3, Coordinators: 3}
 	c := start(t, o)
