@@ -17,7 +17,11 @@ import (
 //
 // The lease decides who should act, not what is safe: every change that a controller makes is a
 // compare-and-swap of its own, so two of them at once do no harm.
+//
+// A lease that an earlier run under the same name still holds is ended first: a coordinator's data directory is
+// locked, so that run is over, and a restart of everything need not wait for its lease to run out.
 func (s *Store) Lead(ctx context.Context, name string, ttl time.Duration, lead func(context.Context)) error {
+	s.endEarlierRun(ctx, name)
 	for ctx.Err() == nil {
 		lease, renewed, err := s.campaign(ctx, name, ttl)
 		if err != nil {
@@ -34,6 +38,26 @@ func (s *Store) Lead(ctx context.Context, name string, ttl time.Duration, lead f
 	return ctx.Err()
 }
 
+// leaderRecord is the value of the controller's key.
+type leaderRecord struct {
+	Name string `json:"name"`
+}
+
+// endEarlierRun revokes the controller's lease if it is of an earlier run under this name. It is a courtesy: if
+// it fails, the lease runs out by itself.
+func (s *Store) endEarlierRun(ctx context.Context, name string) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	r, err := s.c.Get(call, keyController)
+	if err != nil || len(r.Kvs) == 0 {
+		return
+	}
+	var holder leaderRecord
+	if decode(r.Kvs[0], &holder) == nil && holder.Name == name {
+		s.revoke(clientv3.LeaseID(r.Kvs[0].Lease))
+	}
+}
+
 func wait(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -45,9 +69,7 @@ func wait(ctx context.Context, d time.Duration) {
 
 // campaign waits until nobody holds the lease and takes it; renewed is the moment from which it counts.
 func (s *Store) campaign(ctx context.Context, name string, ttl time.Duration) (clientv3.LeaseID, time.Time, error) {
-	value, err := encode(struct {
-		Name string `json:"name"`
-	}{name})
+	value, err := encode(leaderRecord{name})
 	if err != nil {
 		return 0, time.Time{}, err
 	}
@@ -163,9 +185,7 @@ func minTime(a, b time.Time) time.Time {
 
 // Controller reads who holds the controller's lease; "" for nobody.
 func (s *Store) Controller(ctx context.Context) (string, error) {
-	var v struct {
-		Name string `json:"name"`
-	}
+	var v leaderRecord
 	_, err := s.get(ctx, keyController, &v)
 	return v.Name, err
 }

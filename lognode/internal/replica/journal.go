@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/store"
@@ -16,6 +18,10 @@ const (
 	checkpointPart = 256 << 10
 	// fetchBytes is how much is read from another node at a time.
 	fetchBytes = 4 << 20
+	// probeWait is how long a replica has to say what it holds; one that needs longer is not waited for.
+	probeWait = 500 * time.Millisecond
+	// pieceWait is how long a piece of a segment may take to come or go.
+	pieceWait = 3 * time.Second
 )
 
 // errStop ends a walk early.
@@ -170,7 +176,9 @@ func (p *Partition) fetch(ctx context.Context, s *mq.Segment, from mq.Position) 
 			err = cerr
 			continue
 		}
-		res, cerr := c.ReadSegment(ctx, &mqpb.ReadSegmentRequest{Segment: uint64(s.ID), From: mqpb.FromPosition(from), MaxBytes: fetchBytes})
+		call, cancel := context.WithTimeout(ctx, pieceWait)
+		res, cerr := c.ReadSegment(call, &mqpb.ReadSegmentRequest{Segment: uint64(s.ID), From: mqpb.FromPosition(from), MaxBytes: fetchBytes})
+		cancel()
 		if cerr != nil {
 			err = cerr
 			continue
@@ -241,36 +249,58 @@ func (p *Partition) remoteBack(ctx context.Context, s *mq.Segment, f func(*mq.En
 }
 
 // repairSuffix brings the last sealed segment to its quorum before anything is built on it
-// (replication step 6): the range up to the decided end is committed once a quorum holds it.
+// (replication step 6): the range up to the decided end is committed once a quorum holds it. A replica that
+// does not answer is not waited for; those beyond the quorum get their copy beside.
 func (p *Partition) repairSuffix(ctx context.Context, s *mq.Segment) error {
 	if s.Base == s.End {
 		return nil
 	}
 	self := p.env.Store.Identity().Store
+	tails, known := p.tails(ctx, s, self)
 	holders := 0
-	var behind []mq.Replica
-	var tails []mq.Position
-	for _, r := range s.Replicas {
-		tail, known := p.tailOf(ctx, s, r, self)
+	var behind []int
+	for i := range s.Replicas {
 		switch {
-		case known && !tail.Before(s.End):
+		case known[i] && !tails[i].Before(s.End):
 			holders++
-		case known:
-			behind, tails = append(behind, r), append(tails, tail)
+		case known[i]:
+			behind = append(behind, i)
 		}
 	}
 	var last error
-	for i, r := range behind {
-		if last = p.copyTo(ctx, s, r, tails[i], self); last == nil {
+	for len(behind) > 0 && holders < s.Quorum {
+		r := s.Replicas[behind[0]]
+		if last = p.copyTo(ctx, s, r, tails[behind[0]], self); last == nil {
 			holders++
 		} else {
 			p.log.Warn("the suffix could not be copied", "segment", s.ID, "node", r.Node, "err", last)
 		}
+		behind = behind[1:]
 	}
 	if holders < s.Quorum {
 		return fmt.Errorf("segment %d up to %s is on %d of %d replicas needed: %w", s.ID, s.End, holders, s.Quorum, last)
 	}
+	for _, i := range behind {
+		p.beside(func(ctx context.Context) {
+			if err := p.copyTo(ctx, s, s.Replicas[i], tails[i], self); err != nil {
+				p.log.Warn("a replica of the last segment is behind", "segment", s.ID, "node", s.Replicas[i].Node, "err", err)
+			}
+		})
+	}
 	return nil
+}
+
+// tails asks every replica of a segment at once; one that does not answer soon is not known.
+func (p *Partition) tails(ctx context.Context, s *mq.Segment, self mq.StoreID) (tails []mq.Position, known []bool) {
+	tails, known = make([]mq.Position, len(s.Replicas)), make([]bool, len(s.Replicas))
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, r := range s.Replicas {
+		wg.Go(func() { tails[i], known[i] = p.tailOf(ctx, s, r, self) })
+	}
+	wg.Wait()
+	return tails, known
 }
 
 func (p *Partition) tailOf(ctx context.Context, s *mq.Segment, r mq.Replica, self mq.StoreID) (mq.Position, bool) {
@@ -299,6 +329,8 @@ func (p *Partition) copyTo(ctx context.Context, s *mq.Segment, r mq.Replica, tai
 		if err != nil {
 			return err
 		}
+		ctx, cancel := context.WithTimeout(ctx, pieceWait)
+		defer cancel()
 		res, err := c.CopyEntries(ctx, &mqpb.CopyEntriesRequest{Segment: uint64(s.ID), End: mqpb.FromPosition(s.End), Entries: raw})
 		if err == nil && !res.Known {
 			err = fmt.Errorf("node %s does not take the copy", r.Node)
@@ -323,6 +355,8 @@ func (p *Partition) copyTo(ctx context.Context, s *mq.Segment, r mq.Replica, tai
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
 	if tail, known := p.tailOf(ctx, s, r, self); !known || tail.Before(s.End) {
 		return fmt.Errorf("node %s has %s of segment %d after the copy, not %s", r.Node, tail, s.ID, s.End)
 	}

@@ -91,7 +91,9 @@ func (p *Partition) remoteEntry(ctx context.Context, s *mq.Segment, offset uint6
 		if err != nil {
 			continue
 		}
-		res, err := c.ReadSegment(ctx, &mqpb.ReadSegmentRequest{Segment: uint64(s.ID), Holding: true, Offset: offset, MaxBytes: 1})
+		call, cancel := context.WithTimeout(ctx, pieceWait)
+		res, err := c.ReadSegment(call, &mqpb.ReadSegmentRequest{Segment: uint64(s.ID), Holding: true, Offset: offset, MaxBytes: 1})
+		cancel()
 		if err == nil && res.Known && len(res.Entries) > 0 {
 			return res.Entries[0], nil
 		}
