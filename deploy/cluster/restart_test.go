@@ -80,12 +80,12 @@ func TestEndRestartKeepsAcksAndAttempts(t *testing.T) {
 func TestEndPollOutlastsARestart(t *testing.T) {
 	c := start(t, Options{})
 	one := via(t, c, 1)
-	one.topic("quiet", `{"partitions":1}`)
+	one.topic("quiet", `{"partitions":2}`)
 	one.receive("quiet", "g", "")
 	must(t, c.Node(1).Kill())
 	status := make(chan int, 1)
 	go func() {
-		path, body := one.asReceive("quiet", "g", "wait=8s")
+		path, body := one.asReceive("quiet", "g", "wait=4s")
 		code, _, _ := one.try(t.Context(), "POST", path, body)
 		status <- code
 	}()
