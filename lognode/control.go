@@ -151,7 +151,7 @@ func (s *server) EnsureGroup(ctx context.Context, req *mqpb.EnsureGroupRequest) 
 	if err := json.Unmarshal(g.GetSettings(), &c.Settings); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "group settings: %v", err)
 	}
-	results, err := s.eachPartition(ctx, req.Partitions, func(p *replica.Partition, done func(error)) { p.EnsureGroup(c, done) })
+	results, err := s.eachPartition(ctx, req.Partitions, func(p *replica.Partition, done func(error)) { p.EnsureGroup(c, req.FirstUse, done) })
 	return &mqpb.EnsureGroupResponse{Results: results}, err
 }
 

@@ -135,6 +135,7 @@ func (p *Partition) place(l *leadership) bool {
 	l.unplaced = nil
 	p.send(l, &e, data)
 	p.env.Metrics.Appended.Add(float64(e.Count))
+	l.published.add(int(e.Count))
 	return true
 }
 
@@ -189,29 +190,50 @@ func (p *Partition) sendTo(l *leadership, i int, entries [][]byte, next mq.Posit
 	f.Sent(next, bytes)
 }
 
-// give hands placed entries to the committer, in order. If its queue is full they are offered again until they
-// are taken, because their positions are given.
+// give hands placed entries to the committer, in order. If its queue or the disk is full they are offered
+// again until they are taken, because their positions are given.
 func (p *Partition) give(l *leadership) {
 	id := l.seg.Segment().ID
 	for l.given < len(l.own) {
 		e := l.own[l.given]
 		err := p.env.Store.Append(store.Append{Segment: id, At: e.at, Next: e.next, Data: e.data, Done: func(err error) {
-			p.post(func() { p.durable(id, e.next, err) })
+			p.post(func() { p.durable(id, e.at, e.next, err) })
 		}})
 		switch {
 		case err == nil:
 			l.given++
-		case errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrStorageFull):
-			time.AfterFunc(retryGive, func() {
-				p.post(func() {
-					if l.ctx.Err() == nil {
-						p.give(l)
-					}
-				})
-			})
+		case full(err):
+			p.giveLater(l)
 			return
 		default:
 			p.diskFailed(l, err)
+			return
+		}
+	}
+}
+
+// full says that the store refused an entry which it may take later.
+func full(err error) bool {
+	return errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrStorageFull) || errors.Is(err, store.ErrOutOfOrder)
+}
+
+func (p *Partition) giveLater(l *leadership) {
+	time.AfterFunc(retryGive, func() {
+		p.post(func() {
+			if l.ctx.Err() == nil {
+				p.give(l)
+			}
+		})
+	})
+}
+
+// refused is the store's later word that it had no room for an entry it had queued: that one and those behind
+// it, which are refused in turn, are offered again.
+func (p *Partition) refused(l *leadership, at mq.Position) {
+	for i, e := range l.own[:l.given] {
+		if e.at == at {
+			l.given = i
+			p.giveLater(l)
 			return
 		}
 	}

@@ -12,18 +12,26 @@ import (
 // feedBytes is how much a follower that fell behind is sent from the store at a time.
 const feedBytes = 2 << 20
 
-// durable is the store's word that entries up to next are on this disk: as the leader's own
-// acknowledgement, or as a follower's to its leader.
-func (p *Partition) durable(id mq.SegmentID, next mq.Position, err error) {
-	if h := p.copies[id]; h != nil {
-		p.copyDurable(h, next, err)
-	}
+// durable is the store's word about the entry at a position: with no error everything up to next is on this
+// disk, as the leader's own acknowledgement, or as a follower's to its leader.
+func (p *Partition) durable(id mq.SegmentID, at, next mq.Position, err error) {
 	l := p.lead
-	if l == nil || l.seg.Segment().ID != id {
+	leads := l != nil && l.seg.Segment().ID == id
+	if err != nil {
+		switch h := p.copies[id]; {
+		case leads && full(err):
+			p.refused(l, at)
+		case leads:
+			p.diskFailed(l, err)
+		case h != nil:
+			p.notWritten(h, at, err)
+		}
 		return
 	}
-	if err != nil {
-		p.diskFailed(l, err)
+	if h := p.copies[id]; h != nil {
+		p.copyDurable(h, next)
+	}
+	if !leads || p.lead != l {
 		return
 	}
 	n := 0

@@ -27,6 +27,7 @@ func (p *Partition) Receive(stream uint64, r frame.Receive, reply Reply) {
 				return
 			}
 			answer.Ready = uint64(l.machine.Ready(r.Group))
+			l.delivered.add(g.Messages())
 			hand := func() { p.handOut(l, stream, r, g.Runs, answer, reply) }
 			if !g.MustCommit {
 				hand()
@@ -105,16 +106,21 @@ func deliveryError(err error) error {
 
 // Handover confirms a hand-over (reached) or gives it back uncounted.
 func (p *Partition) Handover(stream uint64, reached bool, h frame.Handover) {
-	p.post(func() {
-		l := p.lead
-		switch {
-		case l == nil || l.machine == nil:
-		case reached:
-			l.machine.Confirm(stream, h.Handover)
-		default:
-			l.machine.Return(time.Now().UnixNano(), stream, h.Handover, h.Offsets...)
+	p.post(func() { p.handover(stream, reached, h) })
+}
+
+func (p *Partition) handover(stream uint64, reached bool, h frame.Handover) {
+	switch l := p.lead; {
+	case l == nil:
+	case !l.serving: // behind the receive that it is about
+		if len(p.parked) < maxParked {
+			p.parked = append(p.parked, func() { p.handover(stream, reached, h) })
 		}
-	})
+	case reached:
+		l.machine.Confirm(stream, h.Handover)
+	default:
+		l.machine.Return(time.Now().UnixNano(), stream, h.Handover, h.Offsets...)
+	}
 }
 
 // StreamGone gives back everything that went out on a gateway's stream and was not confirmed.

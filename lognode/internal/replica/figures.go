@@ -88,6 +88,7 @@ func (p *Partition) Figures(done func(*mqpb.PartitionFigures)) {
 				out.Bytes += uint64(info.Bytes)
 			}
 		}
+		out.PublishRate, out.DeliverRate = l.published.perSecond(), l.delivered.perSecond()
 		s := l.seg.Segment()
 		for i, f := range l.followers {
 			if f == nil {

@@ -68,31 +68,39 @@ func (p *Partition) Offer(from mq.Incarnation, id mq.SegmentID, entries []mq.Ent
 	})
 }
 
-// write gives an entry to the store. What the store refuses now comes again: the queue is taken back, and
-// the leader sends from there.
+// write gives an entry to the store.
 func (p *Partition) write(h *held, e *mq.Entry, raw []byte) {
-	id, next := h.copy.Segment().ID, e.Next()
-	err := p.env.Store.Append(store.Append{Segment: id, At: e.At, Next: next, Data: raw, Done: func(err error) {
-		p.post(func() { p.durable(id, next, err) })
+	id, at, next := h.copy.Segment().ID, e.At, e.Next()
+	err := p.env.Store.Append(store.Append{Segment: id, At: at, Next: next, Data: raw, Done: func(err error) {
+		p.post(func() { p.durable(id, at, next, err) })
 	}})
-	if err == nil {
-		return
-	}
-	h.copy.Unqueue(e)
-	if h.ack != nil {
-		ack := h.ack
-		time.AfterFunc(retryGive, func() {
-			p.post(func() { ack(frame.Ack{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap}) })
-		})
+	if err != nil {
+		p.notWritten(h, at, err)
 	}
 }
 
-// copyDurable moves a copy's tail and acknowledges it (never for copies: their leader has no stream here).
-func (p *Partition) copyDurable(h *held, next mq.Position, err error) {
-	if err != nil {
+// notWritten takes the queue back to an entry that the store had no room for: it is as if it and the ones
+// behind it had not come, and the leader is told to send from there.
+func (p *Partition) notWritten(h *held, at mq.Position, err error) {
+	if !full(err) {
 		p.log.Error("an entry could not be made durable", "segment", h.copy.Segment().ID, "err", err)
 		return
 	}
+	if !h.copy.Unqueue(at) {
+		return
+	}
+	if ack := h.ack; ack != nil {
+		time.AfterFunc(retryGive, func() {
+			p.post(func() {
+				ack(frame.Ack{Segment: h.copy.Segment().ID, Tail: h.copy.Queued(), State: frame.AckGap})
+			})
+		})
+	}
+	p.settle(h)
+}
+
+// copyDurable moves a copy's tail and acknowledges it (never for copies: their leader has no stream here).
+func (p *Partition) copyDurable(h *held, next mq.Position) {
 	if err := h.copy.Durable(next); err != nil {
 		if h.copy.End() != nil && h.copy.End().Before(next) {
 			return // written before the cut was decided; the store cuts it
@@ -107,11 +115,18 @@ func (p *Partition) copyDurable(h *held, next mq.Position, err error) {
 		}
 		h.ack(frame.Ack{Segment: h.copy.Segment().ID, Tail: h.copy.Tail(), State: state})
 	}
-	if h.copy.Settled() {
-		for _, f := range h.settled {
-			f()
-		}
-		h.settled = nil
+	p.settle(h)
+}
+
+// settle tells those who wait for a seal to be answerable, or a copy to be durable.
+func (p *Partition) settle(h *held) {
+	if !h.copy.Settled() {
+		return
+	}
+	waiting := h.settled
+	h.settled = nil
+	for _, f := range waiting {
+		f()
 	}
 }
 

@@ -10,9 +10,10 @@ import (
 )
 
 // EnsureGroup makes the partition know a group, or a newer version of it, durably. done is called after
-// commit. The start is resolved here: earliest is the first kept offset, latest the next one, a time the first
-// message that is not older.
-func (p *Partition) EnsureGroup(c delivery.GroupConfig, done func(error)) {
+// commit. The start is resolved here when the group is new to the topic (firstUse): earliest is the first kept
+// offset, latest the next one, a time the first message that is not older. A group that has started elsewhere
+// begins at the first kept offset of a partition that does not know it: the partition is newer than the group.
+func (p *Partition) EnsureGroup(c delivery.GroupConfig, firstUse bool, done func(error)) {
 	p.serve(done, func(l *leadership) {
 		set := func(start uint64) {
 			p.serve(done, func(l *leadership) {
@@ -25,7 +26,11 @@ func (p *Partition) EnsureGroup(c delivery.GroupConfig, done func(error)) {
 			})
 		}
 		j := l.journal()
-		switch start := c.Settings.Start; start.At {
+		start := c.Settings.Start
+		if !firstUse {
+			start.At = "earliest"
+		}
+		switch start.At {
 		case "latest":
 			set(l.seg.Next().Offset)
 		case "time":

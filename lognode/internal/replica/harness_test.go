@@ -208,7 +208,7 @@ func (o *one) group(id mq.GroupID, change func(*mq.GroupSettings)) {
 		change(&c.Settings)
 	}
 	ch := make(chan error, 1)
-	o.p.EnsureGroup(c, func(err error) { ch <- err })
+	o.p.EnsureGroup(c, true, func(err error) { ch <- err })
 	if err := <-ch; err != nil {
 		o.t.Fatal(err)
 	}

@@ -35,6 +35,8 @@ type leadership struct {
 	sinceOpen    int64       // bytes of entries in this segment
 	checkpointed int64       // sinceOpen at the last checkpoint
 	asked        bool        // the controller was asked for a seal
+
+	published, delivered rate
 }
 
 // batch is an append that no entry holds yet.

@@ -59,6 +59,7 @@ func (p *Partition) succeeded(l *leadership) {
 	}
 	next.machine, next.batches, next.batchBytes = l.machine, l.batches, l.batchBytes
 	next.await, next.unplaced = l.await, l.unplaced
+	next.published, next.delivered = l.published, l.delivered
 	p.close(l)
 	p.lead = next
 	p.open(next)

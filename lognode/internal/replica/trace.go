@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"slices"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -61,15 +62,30 @@ func (p *Partition) trace(ctx context.Context, j journal, s *mq.Segment, offset 
 			return err
 		}
 	}
-	if !replicated { // nothing was written since it was committed
-		events := append([]*mqpb.TraceEvent{res.Events[0], replicatedEvent(s, e.Stamp)}, res.Events[1:]...)
-		res.Events = events
-	}
+	orderReplicated(res, s, e.Stamp)
 	return nil
 }
 
+// orderReplicated puts the commit where it belongs. Its time is the stamp of the first entry that says so, which may
+// be later than the commit: it is at most the time of the first hand-over, and of the publish if nothing was
+// written since.
+func orderReplicated(res *mqpb.TraceResponse, s *mq.Segment, published int64) {
+	at := slices.IndexFunc(res.Events, func(ev *mqpb.TraceEvent) bool { return ev.Type == eventReplicated })
+	ev := replicatedEvent(s, published)
+	if at >= 0 {
+		ev = res.Events[at]
+		res.Events = slices.Delete(res.Events, at, at+1)
+	}
+	res.Events = slices.Insert(res.Events, min(1, len(res.Events)), ev)
+	if len(res.Events) > 2 {
+		ev.At = min(ev.At, res.Events[2].At)
+	}
+}
+
+const eventReplicated = "REPLICATED"
+
 func replicatedEvent(s *mq.Segment, at int64) *mqpb.TraceEvent {
-	ev := &mqpb.TraceEvent{At: at, Type: "REPLICATED", Node: s.LeaderNode(), Quorum: uint32(s.Quorum)}
+	ev := &mqpb.TraceEvent{At: at, Type: eventReplicated, Node: s.LeaderNode(), Quorum: uint32(s.Quorum)}
 	for _, r := range s.Replicas {
 		ev.Replicas = append(ev.Replicas, r.Node)
 	}

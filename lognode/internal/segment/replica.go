@@ -25,6 +25,7 @@ type Replica struct {
 	// Base <= tail <= queued.
 	tail, queued mq.Position
 	prev         mq.Position // position of the last queued entry in the chain; meaningful if queued > base
+	unsure       bool        // prev is not known, since the queue was taken back
 	sealing      bool        // nothing is taken any more; the flag may not be durable yet
 	flagged      bool        // the seal flag is durable
 	end          *mq.Position
@@ -60,10 +61,10 @@ func (r *Replica) Offer(e *mq.Entry, from mq.Incarnation) Verdict {
 		return Have
 	case e.At != r.queued:
 		return Gap
-	case r.queued != r.seg.Base && e.Prev != r.prev:
+	case r.queued != r.seg.Base && e.Prev != r.prev && !r.unsure:
 		return Gap
 	}
-	r.queued, r.prev = e.Next(), e.At
+	r.queued, r.prev, r.unsure = e.Next(), e.At, false
 	return Take
 }
 
@@ -126,10 +127,12 @@ func (r *Replica) SetEnd(end mq.Position) (cut bool, err error) {
 // End is the decided end, or nil.
 func (r *Replica) End() *mq.Position { return r.end }
 
-// Unqueue takes back the entry that was taken last, because the disk's queue refused it: it is as if it had
-// not come, and the ones behind it are a gap.
-func (r *Replica) Unqueue(e *mq.Entry) {
-	if r.queued == e.Next() {
-		r.queued, r.prev = e.At, e.Prev
+// Unqueue takes the queue back to the entry at a position, because the disk had no room for it: it is as if it
+// and those behind it had not come. It reports whether the queue was beyond it.
+func (r *Replica) Unqueue(at mq.Position) bool {
+	if at.Before(r.tail) || !at.Before(r.queued) {
+		return false
 	}
+	r.queued, r.unsure = at, true
+	return true
 }
