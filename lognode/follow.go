@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/shared/mq"
-	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
 // follow passes on what etcd says: heads to their partitions, nodes to the peers.
@@ -117,13 +116,13 @@ func (n *Node) dropUnnamed(since map[mq.SegmentID]time.Time) {
 		ctx, cancel := context.WithTimeout(n.ctx, 5*time.Second)
 		head, sealed, err := n.meta.Chain(ctx, s.Partition)
 		cancel()
-		if mqerr.Is(err, mqerr.PartitionNotFound) || err != nil || head.Revision <= s.Compared || names(head, s.ID) || among(sealed, s.ID) {
+		if err != nil || head.Revision <= s.Compared || names(head, s.ID) || n.among(sealed, s.ID) {
 			continue
 		}
 		if p := n.known(s.Partition); p != nil {
 			p.Drop(s.ID)
 		}
-		n.log.Info("removing a segment that was never opened", "segment", s.ID)
+		n.log.Info("removing a segment that this node need not hold", "segment", s.ID)
 		n.remove([]mq.SegmentID{s.ID})
 	}
 	for id := range since {
@@ -137,10 +136,12 @@ func names(h mq.Head, id mq.SegmentID) bool {
 	return h.Open != nil && h.Open.ID == id || h.Last != nil && h.Last.ID == id
 }
 
-func among(list []mq.Segment, id mq.SegmentID) bool {
+// among says whether a sealed segment is named in the chain with this store as a holder of it. One that was given
+// to other nodes meanwhile is not needed here any more.
+func (n *Node) among(list []mq.Segment, id mq.SegmentID) bool {
 	for i := range list {
 		if list[i].ID == id {
-			return true
+			return list[i].Holds(n.store.Identity().Store)
 		}
 	}
 	return false

@@ -100,6 +100,7 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 	n.goRun(n.follow)
 	n.goRun(n.wants.run)
 	n.goRun(n.tidy)
+	n.goRun(n.repair)
 	id := n.store.Identity()
 	n.lease, err = n.meta.Register(ctx, meta.NodeKey(n.cfg.Name), meta.Node{Name: n.cfg.Name, Store: id.Store, Boot: id.Boot,
 		Addr: n.address(), Zone: n.cfg.Zone, Capacity: n.cfg.Capacity}, n.cfg.LeaseTTL, n.healthy)

@@ -18,14 +18,16 @@ type wants struct {
 	ask map[mq.SegmentID]string
 	// opening are the segments that this node leads and does not serve yet, since when.
 	opening map[mq.SegmentID]time.Time
-	wake    chan struct{}
+	// added are segments that this node was to add and holds now; said until etcd lists it as a replica.
+	added map[mq.SegmentID]bool
+	wake  chan struct{}
 }
 
 // openingLong is how long an opening must last before the controller hears of it: most are over sooner.
 const openingLong = 500 * time.Millisecond
 
 func newWants(n *Node) *wants {
-	return &wants{n: n, ask: map[mq.SegmentID]string{}, opening: map[mq.SegmentID]time.Time{}, wake: make(chan struct{}, 1)}
+	return &wants{n: n, ask: map[mq.SegmentID]string{}, opening: map[mq.SegmentID]time.Time{}, added: map[mq.SegmentID]bool{}, wake: make(chan struct{}, 1)}
 }
 
 // opens says that a segment begins to open here, or that it serves or is given up.
@@ -49,6 +51,30 @@ func (w *wants) seal(id mq.SegmentID, reason string) {
 	w.ask[id] = reason
 	w.mu.Unlock()
 	w.again()
+}
+
+// copied says that a segment which this node was to add is whole here.
+func (w *wants) copied(id mq.SegmentID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.added[id] && len(w.added) < maxCopied {
+		w.added[id] = true
+		w.again()
+	}
+}
+
+// maxCopied bounds a report; what does not fit is said after the rest was heard.
+const maxCopied = 1000
+
+// heard forgets segments that etcd lists this node as a replica of, or no longer knows.
+func (w *wants) heard(still func(mq.SegmentID) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id := range w.added {
+		if !still(id) {
+			delete(w.added, id)
+		}
+	}
 }
 
 // run writes the report on change, at most once a second but at once after a pause, and pokes the controller.
@@ -125,12 +151,16 @@ func (w *wants) report() (meta.Report, string) {
 			r.Opening = append(r.Opening, s)
 		}
 	}
+	for s := range w.added {
+		r.Copied = append(r.Copied, s)
+	}
 	w.mu.Unlock()
+	slices.Sort(r.Copied)
 	slices.Sort(r.SealFlags)
 	slices.Sort(r.SealWanted)
 	slices.Sort(r.Opening)
 	text, _ := json.Marshal(r)
-	if len(r.SealFlags)+len(r.SealWanted)+len(r.Opening) == 0 {
+	if len(r.SealFlags)+len(r.SealWanted)+len(r.Opening)+len(r.Copied) == 0 {
 		return r, ""
 	}
 	return r, string(text)

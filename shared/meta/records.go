@@ -53,6 +53,8 @@ type Report struct {
 	Behind []mq.SegmentID `json:"behind,omitempty"`
 	// Opening are segments that this node leads and does not serve yet: not a reason for suspicion.
 	Opening []mq.SegmentID `json:"opening,omitempty"`
+	// Copied are sealed segments that this node was to add (mq.Segment.Adding) and holds whole now.
+	Copied []mq.SegmentID `json:"copied,omitempty"`
 }
 
 // Topic is the record of a topic under /topics/<name>.

@@ -22,6 +22,8 @@ type Segment struct {
 	Leader   Incarnation `json:"leader"`
 	Sealed   bool        `json:"sealed,omitempty"`
 	End      Position    `json:"end"`
+	// Adding are nodes that copy this sealed segment to become replicas of it; they hold nothing for sure yet.
+	Adding []Replica `json:"adding,omitempty"`
 	// Compared is the ModRevision of the partition's key that the opening was compared against (rule R5). It is
 	// in a node's own creation record only, never in etcd.
 	Compared int64 `json:"compared,omitempty"`
@@ -45,6 +47,16 @@ func (s *Segment) ReplicaIndex(id StoreID) int {
 		}
 	}
 	return -1
+}
+
+// Holds says whether a store is a replica, or is to become one.
+func (s *Segment) Holds(id StoreID) bool {
+	for _, r := range s.Adding {
+		if r.Store == id {
+			return true
+		}
+	}
+	return s.ReplicaIndex(id) >= 0
 }
 
 // SealAnswers is how many replicas must answer a seal: any such set meets every ack quorum.

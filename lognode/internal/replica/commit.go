@@ -140,6 +140,10 @@ func (p *Partition) Acked(from mq.StoreID, a frame.Ack) {
 		case frame.AckUnknown, frame.AckRefused:
 			f.Gone = true
 			p.log.Warn("a replica can't follow", "node", l.seg.Segment().Replicas[i].Node, "state", a.State)
+			if !l.asked { // its copy is missing or damaged: only a new segment gives it one
+				l.asked = true
+				p.env.WantSeal(a.Segment, "a replica can't follow")
+			}
 			return
 		case frame.AckGap:
 			f.Rewind(a.Tail)

@@ -1,0 +1,88 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/splashdam/splashdam/lognode/internal/segment"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// Repair makes this store's copy of a sealed segment whole: it takes from the other replicas what lies between
+// the copy's tail and the end. A copy that is missing or damaged is made anew; that is safe because the end is decided: a
+// copy never counts as an acknowledgement (R1), and nobody asks for this segment's tail any more to find an end.
+// taken is called with the bytes of each piece before the next one is asked for, to keep to a rate.
+func (p *Partition) Repair(ctx context.Context, s *mq.Segment, taken func(ctx context.Context, bytes int) error) error {
+	info, ok := p.env.Store.Segment(s.ID)
+	if ok && info.Damaged {
+		p.log.Warn("a damaged copy is fetched anew", "segment", s.ID, "intact", info.Tail)
+		p.Drop(s.ID)
+		if err := p.env.Store.RemoveSegments([]mq.SegmentID{s.ID}); err != nil {
+			return err
+		}
+		ok = false
+	}
+	if !ok {
+		if err := p.recreate(s); err != nil {
+			return err
+		}
+	}
+	for {
+		info, ok = p.env.Store.Segment(s.ID)
+		switch {
+		case !ok || info.Damaged:
+			return fmt.Errorf("the copy of segment %d was lost or damaged again", s.ID)
+		case !info.Tail.Before(s.End):
+			return nil
+		}
+		raw, err := p.fetch(ctx, s, info.Tail)
+		if err != nil {
+			return err
+		}
+		bytes := 0
+		for _, b := range raw {
+			bytes += len(b)
+		}
+		if err := p.copyHere(ctx, s, raw); err != nil {
+			return err
+		}
+		after, _ := p.env.Store.Segment(s.ID)
+		if !info.Tail.Before(after.Tail) {
+			return fmt.Errorf("the copy of segment %d stays at %s, short of %s", s.ID, after.Tail, s.End)
+		}
+		p.env.Metrics.Repaired.Add(float64(bytes))
+		if err := taken(ctx, bytes); err != nil {
+			return err
+		}
+	}
+}
+
+// recreate makes an empty copy that takes only copies.
+func (p *Partition) recreate(s *mq.Segment) error {
+	fresh := *s
+	fresh.Sealed, fresh.End, fresh.Adding, fresh.Compared = false, mq.Position{}, nil, 0
+	if err := p.env.Store.CreateSegments([]mq.Segment{fresh}, 0); err != nil {
+		return err
+	}
+	if err := p.env.Store.SealSegments([]mq.SegmentID{s.ID}); err != nil {
+		return err
+	}
+	if err := p.env.Store.SetEnd(s.ID, s.End); err != nil {
+		return err
+	}
+	info, ok := p.env.Store.Segment(s.ID)
+	if !ok {
+		return fmt.Errorf("segment %d was not made", s.ID)
+	}
+	done := make(chan struct{})
+	p.post(func() {
+		defer close(done)
+		p.copies[s.ID] = &held{copy: segment.NewReplica(info.Segment, info.Tail, info.Last, true, info.End)}
+	})
+	select {
+	case <-done:
+		return nil
+	case <-p.ctx.Done():
+		return p.ctx.Err()
+	}
+}

@@ -1,0 +1,141 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/splashdam/splashdam/lognode/internal/segment"
+	"github.com/splashdam/splashdam/lognode/internal/store"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// donor is a node that answers ReadSegment from its store.
+type donor struct {
+	mqpb.LogNodeClient
+	alone
+	store *store.Store
+}
+
+func (d donor) Client(mq.StoreID) (mqpb.LogNodeClient, error) { return d, nil }
+
+func (d donor) ReadSegment(_ context.Context, req *mqpb.ReadSegmentRequest, _ ...grpc.CallOption) (*mqpb.ReadSegmentResponse, error) {
+	res := &mqpb.ReadSegmentResponse{Known: true}
+	size := 0
+	err := d.store.Scan(mq.SegmentID(req.Segment), req.From.MQ(), func(_ mq.Position, data []byte) bool {
+		res.Entries = append(res.Entries, bytes.Clone(data))
+		size += len(data)
+		return size < 2000 // small pieces, so that several are needed
+	})
+	return res, err
+}
+
+func openStore(t *testing.T) *store.Store {
+	t.Helper()
+	cfg := store.DefaultConfig(t.TempDir())
+	cfg.BallastBytes = 0
+	s, err := store.Open(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// fill writes entries of one message each and returns them encoded.
+func fill(t *testing.T, s *store.Store, seg *mq.Segment, entries int) (raw [][]byte, end mq.Position) {
+	t.Helper()
+	l, err := segment.NewLeader(*seg, seg.Base, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, entries)
+	for i := range entries {
+		body, _ := batchOf(fmt.Sprint("message ", i))
+		e := mq.Entry{Count: 1, Records: mq.AppendRecord(nil, mq.KindMessages, body)}
+		if err := l.Place(&e, int64(i+1)); err != nil {
+			t.Fatal(err)
+		}
+		data := e.AppendTo(nil)
+		raw = append(raw, data)
+		if err := s.Append(store.Append{Segment: seg.ID, At: e.At, Next: e.Next(), Data: data, Done: func(err error) { done <- err }}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range entries {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	return raw, l.Next()
+}
+
+func TestRepairMakesCopiesWhole(t *testing.T) {
+	for _, had := range []struct {
+		name    string
+		entries int // that the copy has before; -1: there is no copy
+	}{{"a copy that is behind", 7}, {"an empty copy", 0}, {"no copy", -1}, {"a whole copy", 40}} {
+		t.Run(had.name, func(t *testing.T) {
+			from, here := openStore(t), openStore(t)
+			seg := mq.Segment{ID: 5, Partition: testPartition, Number: 1, Quorum: 2, Leader: from.Identity(),
+				Replicas: []mq.Replica{{Store: from.Identity().Store}, {Store: here.Identity().Store}}}
+			for _, s := range []*store.Store{from, here} {
+				if s == here && had.entries < 0 {
+					continue
+				}
+				if err := s.CreateSegments([]mq.Segment{seg}, 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			raw, end := fill(t, from, &seg, 40)
+			if had.entries > 0 {
+				fill(t, here, &seg, had.entries) // the same ones, as both are made the same way
+			}
+			env := &Env{Log: slog.New(slog.DiscardHandler), Store: here, Peers: donor{store: from}, Timers: NewTimers(), Cache: &EntryCache{},
+				Opening: func(mq.SegmentID, bool) {}, Metrics: NewMetrics(prometheus.NewRegistry()), Readers: make(chan struct{}, 8)}
+			p := New(env, testPartition)
+			defer func() {
+				p.Close()
+				env.Timers.Close()
+			}()
+			for _, info := range here.Segments() {
+				p.Adopt(info)
+			}
+			seg.Sealed, seg.End = true, end
+			pieces := 0
+			err := p.Repair(t.Context(), &seg, func(context.Context, int) error { pieces++; return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if had.entries < 40 && pieces < 2 {
+				t.Fatalf("taken in %d pieces", pieces)
+			}
+			var got [][]byte
+			err = here.Scan(seg.ID, seg.Base, func(_ mq.Position, data []byte) bool {
+				got = append(got, bytes.Clone(data))
+				return true
+			})
+			if err != nil || len(got) != len(raw) {
+				t.Fatalf("%d of %d entries: %v", len(got), len(raw), err)
+			}
+			for i := range raw {
+				if !bytes.Equal(got[i], raw[i]) {
+					t.Fatalf("entry %d differs", i)
+				}
+			}
+			if err := here.Verify(seg.ID); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

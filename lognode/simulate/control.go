@@ -1,0 +1,115 @@
+package simulate
+
+import (
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// Probe answers what this node knows of a segment and changes nothing.
+func (n *Node) Probe(id mq.SegmentID, answer func(State)) {
+	p := n.holder(id)
+	if p == nil {
+		answer(State{})
+		return
+	}
+	p.post(func() {
+		h := p.copies[id]
+		if s := n.disk.segments[id]; h == nil || h.damaged || s == nil || s.Damaged {
+			answer(State{})
+			return
+		}
+		answer(p.state(h))
+	})
+}
+
+// Seal stops a copy from taking entries, makes its flag durable and answers its tail (R2).
+func (n *Node) Seal(id mq.SegmentID, answer func(State)) {
+	p := n.holder(id)
+	if p == nil {
+		answer(State{})
+		return
+	}
+	p.beginSeal(id, func(known bool) {
+		if !known {
+			answer(State{})
+			return
+		}
+		flag := func() {
+			if s := n.disk.segments[id]; s != nil {
+				s.Flag = true
+			}
+		}
+		n.disk.add(flag, func(err error) { // a full queue answers nothing: the controller asks again
+			if err != nil {
+				return
+			}
+			p.post(func() {
+				if h := p.copies[id]; h != nil {
+					h.copy.SetFlagged()
+					answer(p.state(h))
+				}
+			})
+		})
+	})
+}
+
+// Create makes a replica of a new segment durable. It serves only when etcd names it. made is false if this node saw
+// a later segment (R7).
+func (n *Node) Create(seg mq.Segment, revision int64, answer func(made bool)) {
+	seen := n.disk.named[seg.Partition]
+	if seg.ReplicaIndex(n.self.Store) < 0 || seg.Number < seen.number || revision < seen.revision {
+		answer(false)
+		return
+	}
+	seg.Compared = revision
+	d := n.disk
+	make := func() {
+		if d.segments[seg.ID] == nil {
+			d.segments[seg.ID] = &Stored{Segment: seg, Tail: seg.Base, Last: seg.Base, mark: seg.Base, boot: n.self.Boot}
+			d.ids = append(d.ids, seg.ID)
+			d.named[seg.Partition] = named{seg.Number, revision}
+		}
+	}
+	d.add(make, func(err error) {
+		if err != nil {
+			answer(false)
+			return
+		}
+		n.adopt(d.segments[seg.ID])
+		answer(true)
+	})
+}
+
+// Tidy is rule R5 for every copy that the view does not name: removed only when a linearizable read shows the
+// partition's key beyond the revision that its creation was compared against, and its chain without it.
+func (n *Node) Tidy() {
+	for _, s := range n.disk.Segments() {
+		id, part, compared := s.Segment.ID, s.Segment.Partition, s.Segment.Compared
+		n.host.Chain(part, func(h mq.Head, sealed []mq.Segment, ok bool) {
+			if !ok || h.Revision <= compared || h.Open != nil && h.Open.ID == id {
+				return
+			}
+			for i := range sealed {
+				if sealed[i].ID == id {
+					return
+				}
+			}
+			p := n.partition(part)
+			n.disk.add(func() { delete(n.disk.segments, id) }, func(error) {
+				p.post(func() { delete(p.copies, id) })
+			})
+		})
+	}
+}
+
+// Flags are the open segments named by heads on whose copies here a seal flag is; for the node's report.
+func (n *Node) Flags(heads []mq.Head) (out []mq.SegmentID) {
+	for _, h := range heads {
+		if h.Open == nil {
+			continue
+		}
+		if s := n.disk.segments[h.Open.ID]; s != nil && s.Flag {
+			out = append(out, h.Open.ID)
+		}
+	}
+	return out
+}

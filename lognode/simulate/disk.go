@@ -1,0 +1,227 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// errDisk is what a failed sync answers. It is never retried: the disk stays failed until the next start.
+var errDisk = errors.New("simulate: the sync failed")
+
+// maxPending bounds the writes that wait for a sync; beyond it the disk says that it is busy.
+const maxPending = 200
+
+// Stored is what a disk has of one segment. Everything in it is durable.
+type Stored struct {
+	Segment mq.Segment
+	Entries [][]byte // encoded
+	Tail    mq.Position
+	Last    mq.Position // of the last entry
+	Flag    bool        // sealed
+	End     *mq.Position
+	Damaged bool
+	mark    mq.Position // the ledger's word on the tail
+	boot    uint64      // of the run that created it
+}
+
+// write waits for a sync: apply makes it durable, done tells its owner.
+type write struct {
+	apply func()
+	done  func(error)
+}
+
+// named is the highest (number, revision) that this store saw named for a partition (R7).
+type named struct {
+	number   uint64
+	revision int64
+}
+
+// Disk is one store: what is durable, and what waits to be.
+type Disk struct {
+	Store mq.StoreID
+	Boot  uint64
+
+	segments map[mq.SegmentID]*Stored
+	ids      []mq.SegmentID // in the order of creation
+	named    map[mq.PartitionID]named
+	pending  []write
+	syncing  int // how many of pending the sync under way covers
+	failed   bool
+	host     *Host
+}
+
+// NewDisk is an empty directory with a new store id.
+func NewDisk(id mq.StoreID) *Disk {
+	return &Disk{Store: id, segments: map[mq.SegmentID]*Stored{}, named: map[mq.PartitionID]named{}}
+}
+
+// Segments are all copies, in the order of creation. They may be looked at, for checks, and not changed.
+func (d *Disk) Segments() []*Stored {
+	out := make([]*Stored, 0, len(d.ids))
+	for _, id := range d.ids {
+		if s := d.segments[id]; s != nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// Failed says whether a sync has failed since the start.
+func (d *Disk) Failed() bool { return d.failed }
+
+// Crash ends what waits: the first keep writes reached the disk, the others did not, and nobody is told.
+func (d *Disk) Crash(keep int) {
+	for i, w := range d.pending {
+		if i < keep && !d.failed {
+			w.apply()
+		}
+	}
+	d.pending, d.syncing, d.failed, d.host = nil, 0, false, nil
+}
+
+// Waiting is how many writes a crash could take.
+func (d *Disk) Waiting() int { return len(d.pending) }
+
+// Flip changes one byte of the k-th entry from the end of a segment; false if there is none.
+func (s *Stored) Flip(k, at int) bool {
+	i := len(s.Entries) - 1 - k
+	if i < 0 {
+		return false
+	}
+	b := append([]byte(nil), s.Entries[i]...)
+	b[5+at%(len(b)-5)] ^= 0x10
+	s.Entries[i] = b
+	return true
+}
+
+// LoseSuffix takes the last entry away without a word, as a store does that cuts a damaged log at its start.
+func (s *Stored) LoseSuffix() bool {
+	n := len(s.Entries)
+	if n == 0 {
+		return false
+	}
+	s.Entries, s.Tail = s.Entries[:n-1], s.Last
+	if s.Last = s.Segment.Base; n > 1 {
+		if e, err := mq.ParseEntryHeader(s.Entries[n-2]); err == nil {
+			s.Last = e.At
+		}
+	}
+	return true
+}
+
+// start raises the boot number and looks at what is there: a tail below the ledger's word is damage (R3).
+func (d *Disk) start(h *Host) {
+	d.Boot++
+	d.host = h
+	for _, s := range d.segments {
+		if s.Tail.Before(s.mark) && !h.Mutation.IgnoreUnknown {
+			s.Damaged = true
+		}
+		if s.mark = s.Tail; h.Mutation.ForgetSealFlag {
+			s.Flag = false
+		}
+	}
+}
+
+// add queues a write; false if the queue is full.
+func (d *Disk) add(apply func(), done func(error)) bool {
+	if len(d.pending) >= maxPending {
+		return false
+	}
+	d.pending = append(d.pending, write{apply, done})
+	d.pump()
+	return true
+}
+
+func (d *Disk) pump() {
+	if d.syncing > 0 || len(d.pending) == 0 {
+		return
+	}
+	d.syncing = len(d.pending)
+	took, ok := d.host.Sync()
+	d.host.After(took, func() {
+		batch := d.pending[:d.syncing]
+		d.pending, d.syncing = d.pending[d.syncing:], 0
+		d.failed = d.failed || !ok
+		for _, w := range batch {
+			if d.failed {
+				w.done(errDisk)
+				continue
+			}
+			w.apply()
+			w.done(nil)
+		}
+		d.pump()
+	})
+}
+
+// append queues an entry.
+func (d *Disk) append(id mq.SegmentID, e *mq.Entry, data []byte, done func(error)) bool {
+	at, next := e.At, e.Next()
+	fault := d.host.Fault
+	early := d.host.Mutation.AckBeforeSync
+	said := func(err error) {
+		if !early {
+			done(err)
+		}
+	}
+	ok := d.add(func() { d.put(id, at, next, data, fault) }, said)
+	if ok && early {
+		d.host.After(0, func() { done(nil) })
+	}
+	return ok
+}
+
+func (d *Disk) put(id mq.SegmentID, at, next mq.Position, data []byte, fault func(error)) {
+	s := d.segments[id]
+	switch {
+	case s == nil || s.Damaged || s.End != nil && s.End.Before(next) || at.Before(s.Tail):
+	case at != s.Tail:
+		fault(fmt.Errorf("store %s: an entry at %s of segment %d behind the tail %s", d.Store, at, id, s.Tail))
+	default:
+		s.Entries = append(s.Entries, data)
+		s.Last, s.Tail, s.mark = at, next, next
+	}
+}
+
+// cut makes a decided end durable and removes what is beyond it.
+func (s *Stored) cut(end mq.Position) {
+	s.End = &end
+	for len(s.Entries) > 0 && end.Before(s.Tail) {
+		s.LoseSuffix()
+	}
+	if end.Before(s.mark) {
+		s.mark = end
+	}
+}
+
+// scan calls f with the entries of a segment from a position on. An entry whose CRC is wrong makes the copy
+// damaged.
+func (d *Disk) scan(id mq.SegmentID, from mq.Position, f func(e *mq.Entry, data []byte) bool) error {
+	s := d.segments[id]
+	if s == nil || s.Damaged {
+		return fmt.Errorf("segment %d is not here", id)
+	}
+	for _, data := range s.Entries {
+		if h, err := mq.ParseEntryHeader(data); err == nil && h.At.Before(from) {
+			continue
+		}
+		e, err := mq.ParseEntry(data)
+		if err != nil {
+			s.Damaged = true
+			return err
+		}
+		if !f(&e, data) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// resident says whether this disk can serve a sealed segment by itself.
+func (d *Disk) resident(s *mq.Segment) bool {
+	x := d.segments[s.ID]
+	return x != nil && !x.Damaged && !x.Tail.Before(s.End)
+}

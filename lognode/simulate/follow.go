@@ -1,0 +1,191 @@
+package simulate
+
+import (
+	"github.com/splashdam/splashdam/lognode/internal/segment"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+type (
+	ackFrame     = frame.Ack
+	askFrame     = frame.Ask
+	entriesFrame = frame.Entries
+)
+
+// offer is replica.Partition.Offer.
+func (p *partition) offer(from mq.Incarnation, id mq.SegmentID, entries []mq.Entry, raw [][]byte, ack func(ackFrame)) {
+	p.post(func() {
+		h := p.copies[id]
+		if h == nil || h.damaged {
+			ack(ackFrame{Segment: id, State: frame.AckUnknown})
+			return
+		}
+		h.ack = ack
+		for i := range entries {
+			switch h.copy.Offer(&entries[i], from) {
+			case segment.Take:
+				p.write(h, &entries[i], raw[i])
+			case segment.Have:
+				continue
+			case segment.Gap:
+				ack(ackFrame{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap})
+				return
+			case segment.Sealed:
+				ack(ackFrame{Segment: id, Tail: h.copy.Tail(), State: frame.AckSealed})
+				return
+			case segment.Refused:
+				ack(ackFrame{Segment: id, State: frame.AckRefused})
+				return
+			}
+		}
+		if h.copy.Tail() == h.copy.Queued() {
+			ack(ackFrame{Segment: id, Tail: h.copy.Tail()})
+		}
+	})
+}
+
+func (p *partition) write(h *held, e *mq.Entry, raw []byte) {
+	id, next := h.copy.Segment().ID, e.Next()
+	if p.node.disk.append(id, e, raw, func(err error) { p.post(func() { p.durable(id, next, err) }) }) {
+		return
+	}
+	h.copy.Unqueue(e.At)
+	if ack := h.ack; ack != nil {
+		p.node.host.After(retryGive, func() {
+			p.post(func() { ack(ackFrame{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap}) })
+		})
+	}
+}
+
+func (p *partition) copyDurable(h *held, next mq.Position, err error) {
+	if err != nil {
+		return
+	}
+	if err := h.copy.Durable(next); err != nil {
+		if h.copy.End() != nil && h.copy.End().Before(next) {
+			return
+		}
+		p.stop(err)
+		return
+	}
+	if h.ack != nil {
+		state := frame.AckOK
+		if h.copy.Flagged() {
+			state = frame.AckSealed
+		}
+		h.ack(ackFrame{Segment: h.copy.Segment().ID, Tail: h.copy.Tail(), State: state})
+	}
+	if h.copy.Settled() {
+		waiting := h.settled
+		h.settled = nil
+		for _, f := range waiting {
+			f()
+		}
+	}
+}
+
+// ask is replica.Partition.Ask.
+func (p *partition) ask(from mq.Incarnation, id mq.SegmentID, ack func(ackFrame)) {
+	p.post(func() {
+		h := p.copies[id]
+		switch {
+		case h == nil || h.damaged:
+			ack(ackFrame{Segment: id, State: frame.AckUnknown})
+		case h.copy.Segment().Leader != from:
+			ack(ackFrame{Segment: id, State: frame.AckRefused})
+		case h.copy.Sealing():
+			ack(ackFrame{Segment: id, Tail: h.copy.Tail(), State: frame.AckSealed})
+		default:
+			h.ack = ack
+			ack(ackFrame{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap})
+		}
+	})
+}
+
+// beginSeal is replica.Partition.BeginSeal.
+func (p *partition) beginSeal(id mq.SegmentID, settled func(known bool)) {
+	p.post(func() {
+		h := p.copies[id]
+		if h == nil || h.damaged {
+			settled(false)
+			return
+		}
+		if l := p.lead; l != nil && l.seg.Segment().ID == id {
+			l.seg.Seal()
+		}
+		h.copy.Seal()
+		if h.copy.Settled() || p.node.host.Mutation.AnswerBeforeQueue {
+			settled(true)
+			return
+		}
+		h.settled = append(h.settled, func() { settled(true) })
+	})
+}
+
+// State is what a node knows of a segment; see replica.State.
+type State struct {
+	Known, Sealed, Leads, Committing bool
+	Tail                             mq.Position
+}
+
+func (p *partition) state(h *held) State {
+	s := State{Known: true, Sealed: h.copy.Flagged(), Tail: h.copy.Tail()}
+	if l := p.lead; l != nil && l.seg.Segment().ID == h.copy.Segment().ID && !l.seg.Sealed() {
+		s.Leads = true
+		s.Committing = p.quorate(l)
+	}
+	return s
+}
+
+// copyEntries is replica.Partition.Copy.
+func (p *partition) copyEntries(id mq.SegmentID, end mq.Position, raw [][]byte, done func(known bool, tail mq.Position)) {
+	p.post(func() {
+		h := p.copies[id]
+		if h == nil || h.damaged || !p.decideEnd(h, end) {
+			done(false, mq.Position{})
+			return
+		}
+		for _, b := range raw {
+			e, err := mq.ParseEntry(b)
+			if err != nil {
+				p.stop(err)
+				return
+			}
+			if v := h.copy.Copied(&e); v == segment.Take {
+				p.write(h, &e, b)
+			} else if v != segment.Have {
+				break
+			}
+		}
+		answer := func() { done(true, h.copy.Tail()) }
+		if h.copy.Settled() {
+			answer()
+			return
+		}
+		h.settled = append(h.settled, answer)
+	})
+}
+
+func (p *partition) decideEnd(h *held, end mq.Position) bool {
+	if h.copy.End() != nil && *h.copy.End() == end {
+		return true
+	}
+	if _, err := h.copy.SetEnd(end); err != nil {
+		p.stop(err)
+		return false
+	}
+	id := h.copy.Segment().ID
+	var record func()
+	record = func() {
+		d := p.node.disk
+		if !d.add(func() {
+			if s := d.segments[id]; s != nil {
+				s.cut(end)
+			}
+		}, func(error) {}) {
+			p.node.host.After(retryGive, record)
+		}
+	}
+	record()
+	return true
+}

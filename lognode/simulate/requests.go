@@ -1,0 +1,229 @@
+package simulate
+
+import (
+	"fmt"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// The types of the machine that users of a simulation need.
+type (
+	// Outcome is what a consumer says about a message.
+	Outcome = delivery.Outcome
+	// SettleItem settles one delivery.
+	SettleItem = delivery.SettleItem
+	// SettleResult is what became of it.
+	SettleResult = delivery.SettleResult
+	// GroupConfig is what a partition knows of a group.
+	GroupConfig = delivery.GroupConfig
+	// GroupFigures are the numbers of one group in a partition.
+	GroupFigures = delivery.GroupFigures
+)
+
+// The outcomes and the codes of results.
+const (
+	Ack       = delivery.Ack
+	Nack      = delivery.Nack
+	Reject    = delivery.Reject
+	Extend    = delivery.Extend
+	SettleOK  = delivery.SettleOK
+	StateDead = delivery.StateDead
+)
+
+// Appended answers a publish: its first offset, and in which segment and up to where it is.
+type Appended struct {
+	First   uint64
+	Count   uint32
+	Segment mq.SegmentID
+	Next    mq.Position
+}
+
+// Delivered is one message handed out.
+type Delivered struct {
+	Receipt mq.Receipt
+	Value   []byte
+	Attempt uint32
+}
+
+// Received answers a receive. Decided is the true time at which the machine decided.
+type Received struct {
+	Messages []Delivered
+	Until    int64
+	Decided  int64
+}
+
+// Append publishes a batch of count messages to a partition.
+func (n *Node) Append(id mq.PartitionID, body []byte, count int, reply func(Appended, error)) {
+	p := n.partition(id)
+	p.post(func() {
+		p.whenServing(func(err error) { reply(Appended{}, err) }, func(l *leadership) {
+			l.batches = append(l.batches, batch{body, uint32(count), reply})
+			l.batchBytes += len(body)
+		})
+	})
+}
+
+// Receive hands out messages of a group. stream and handover name the hand-over.
+func (n *Node) Receive(id mq.PartitionID, g mq.GroupID, most int, lease int64, stream, handover uint64, reply func(Received, error)) {
+	p := n.partition(id)
+	fail := func(err error) { reply(Received{}, err) }
+	p.post(func() {
+		p.whenServing(fail, func(l *leadership) {
+			grant, err := l.machine.Receive(p.now(), delivery.ReceiveRequest{Group: g, Max: most, Lease: lease,
+				Consumer: "c", Stream: stream, Delivery: handover})
+			if err != nil {
+				fail(mqerr.New(mqerr.GroupNotFound, "%w", err))
+				return
+			}
+			out := Received{Until: grant.LeaseUntil, Decided: n.host.True()}
+			if len(grant.Runs) == 0 {
+				reply(out, nil)
+				return
+			}
+			hand := func() { p.handOut(l, grant, out, reply, stream, handover) }
+			if !grant.MustCommit {
+				hand()
+				return
+			}
+			l.unplaced = append(l.unplaced, func(err error) {
+				if err != nil {
+					fail(err)
+					return
+				}
+				hand()
+			})
+		})
+	})
+}
+
+// handOut reads what was granted. What can't be read goes back uncounted.
+func (p *partition) handOut(l *leadership, grant delivery.Grant, out Received, reply func(Received, error), stream, handover uint64) {
+	open := *l.seg.Segment()
+	open.End = l.seg.Commit()
+	var need []mq.Segment
+	for _, s := range append(append([]mq.Segment(nil), l.chain...), open) {
+		for _, r := range grant.Runs {
+			if r.First < s.End.Offset && s.Base.Offset < r.First+uint64(r.Count) {
+				need = append(need, s)
+				break
+			}
+		}
+	}
+	p.readAll(need, func(all []mq.Entry, err error) {
+		var back []uint64
+		values := valuesOf(all)
+		for _, r := range grant.Runs {
+			for i := range uint64(r.Count) {
+				v, ok := values[r.First+i]
+				if !ok || err != nil {
+					back = append(back, r.First+i)
+					continue
+				}
+				out.Messages = append(out.Messages, Delivered{Value: v, Attempt: r.Attempt, Receipt: mq.Receipt{Partition: p.id,
+					Offset: r.First + i, Group: grant.Group, Generation: grant.Generation, Segment: grant.Segment, Counter: r.Counter + i}})
+			}
+		}
+		if len(back) > 0 {
+			p.post(func() {
+				if l := p.lead; l != nil && l.machine != nil {
+					l.machine.Return(p.now(), stream, handover, back...)
+				}
+			})
+		}
+		if len(out.Messages) == 0 {
+			reply(out, mqerr.New(mqerr.Internal, "messages can't be read: %v", err))
+			return
+		}
+		reply(out, nil)
+	})
+}
+
+// valuesOf are the messages in entries, by offset.
+func valuesOf(all []mq.Entry) map[uint64][]byte {
+	out := map[uint64][]byte{}
+	for i := range all {
+		_ = Values(&all[i], func(offset uint64, value []byte) { out[offset] = value })
+	}
+	return out
+}
+
+// Values calls f with every message of an entry.
+func Values(e *mq.Entry, f func(offset uint64, value []byte)) error {
+	offset := e.At.Offset
+	for rest := e.Records; len(rest) > 0; {
+		var rec mq.Record
+		var err error
+		if rec, rest, err = mq.NextRecord(rest); err != nil {
+			return err
+		}
+		if rec.Kind != mq.KindMessages {
+			continue
+		}
+		b, err := mq.ParseBatch(rec.Body)
+		if err != nil {
+			return err
+		}
+		if err := b.Each(b.Packed(), func(_ int, m *mq.Message) bool {
+			f(offset, m.Value)
+			offset++
+			return true
+		}); err != nil {
+			return err
+		}
+	}
+	if offset != e.Next().Offset {
+		return fmt.Errorf("the entry at %s holds messages up to %d, not %d", e.At, offset, e.Next().Offset)
+	}
+	return nil
+}
+
+// Settle settles deliveries and answers after commit.
+func (n *Node) Settle(id mq.PartitionID, items []SettleItem, reply func([]SettleResult, error)) {
+	p := n.partition(id)
+	p.post(func() {
+		p.whenServing(func(err error) { reply(nil, err) }, func(l *leadership) {
+			results := l.machine.Settle(p.now(), items, nil)
+			l.unplaced = append(l.unplaced, func(err error) { reply(results, err) })
+		})
+	})
+}
+
+// Confirm says that a hand-over reached its consumer.
+func (n *Node) Confirm(id mq.PartitionID, stream, handover uint64) {
+	p := n.partition(id)
+	p.post(func() { p.confirm(stream, handover) })
+}
+
+func (p *partition) confirm(stream, handover uint64) {
+	switch l := p.lead; {
+	case l == nil:
+	case !l.serving: // behind the receive that it is about
+		if len(p.parked) < maxParked {
+			p.parked = append(p.parked, func() { p.confirm(stream, handover) })
+		}
+	default:
+		l.machine.Confirm(stream, handover)
+	}
+}
+
+// StreamGone gives back what went out on a gateway's stream and was not confirmed.
+func (n *Node) StreamGone(stream uint64) {
+	for _, p := range n.order {
+		p.post(func() {
+			if l := p.lead; l != nil && l.machine != nil {
+				l.machine.StreamGone(p.now(), stream)
+			}
+		})
+	}
+}
+
+// Figures are the numbers of a group in a partition that this node leads and serves.
+func (n *Node) Figures(id mq.PartitionID, g mq.GroupID) (GroupFigures, bool) {
+	l := n.partition(id).lead
+	if l == nil || !l.serving {
+		return GroupFigures{}, false
+	}
+	return l.machine.Figures(g)
+}
