@@ -64,6 +64,8 @@ type Config struct {
 	Peers []Peer `help:"All coordinators, this one too: name,etcd-host:port,nats-host:port." sep:";"`
 	// LeaseTTL is how long the controller's lease and this coordinator's registration outlive it.
 	LeaseTTL time.Duration `name:"lease-ttl" help:"How long a lease outlives its holder." default:"2s"`
+	// RepairAfter is how long a node must be away before other nodes copy the sealed segments that it holds.
+	RepairAfter time.Duration `name:"repair-after" help:"How long a node is away before its data is copied elsewhere." default:"60s"`
 	// Insecure allows addresses that other machines can reach: this version has no TLS between tiers.
 	Insecure bool `help:"Allow addresses that other machines can reach, without TLS."`
 }
@@ -72,7 +74,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Name: "coordinator-1", Dir: "data/coordinator-1", EtcdClient: "127.0.0.1:2379", EtcdPeer: "127.0.0.1:2380",
-		NATS: "127.0.0.1:4222", NATSRoute: "127.0.0.1:6222", LeaseTTL: 2 * time.Second,
+		NATS: "127.0.0.1:4222", NATSRoute: "127.0.0.1:6222", LeaseTTL: 2 * time.Second, RepairAfter: time.Minute,
 	}
 }
 
@@ -94,6 +96,9 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: %s is also %s", a.field, a.addr, other))
 		}
 		seen[a.addr] = a.field
+	}
+	if c.RepairAfter < time.Second {
+		errs = append(errs, fmt.Errorf("repair-after: at least 1s, not %s", c.RepairAfter))
 	}
 	if c.LeaseTTL < 2*time.Second || c.LeaseTTL > time.Minute {
 		errs = append(errs, errors.New("lease-ttl: must be 2s (the least that etcd grants) to 1m"))

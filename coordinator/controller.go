@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/splashdam/splashdam/coordinator/internal/seal"
@@ -56,7 +57,10 @@ func (c *Coordinator) control(ctx context.Context) {
 	defer cancel()
 	changes, unsubscribe := c.view.Subscribe()
 	defer unsubscribe()
+	var beside sync.WaitGroup
+	beside.Go(func() { c.repair(ctx) })
 	k.run(ctx, changes, looks)
+	beside.Wait()
 }
 
 // prepare makes what the first controller makes, and waits for the view.

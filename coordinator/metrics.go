@@ -14,6 +14,7 @@ type figures struct {
 	waiting   prometheus.Gauge
 	rounds    prometheus.Histogram
 	looks     prometheus.Counter
+	lacking   prometheus.Gauge
 }
 
 func newFigures(reg prometheus.Registerer) (*figures, error) {
@@ -31,6 +32,8 @@ func newFigures(reg prometheus.Registerer) (*figures, error) {
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 12)}),
 		looks: prometheus.NewCounter(prometheus.CounterOpts{Name: "splashdam_coordinator_looks_total",
 			Help: "Requests to look at the cluster now."}),
+		lacking: prometheus.NewGauge(prometheus.GaugeOpts{Name: "splashdam_coordinator_lost_replicas",
+			Help: "Replicas of sealed segments on nodes that are lost or draining."}),
 	}
 	if reg == nil {
 		return f, nil
@@ -45,7 +48,7 @@ func newFigures(reg prometheus.Registerer) (*figures, error) {
 }
 
 func (f *figures) all() []prometheus.Collector {
-	return []prometheus.Collector{f.leads, f.openings, f.failovers, f.waiting, f.rounds, f.looks}
+	return []prometheus.Collector{f.leads, f.openings, f.failovers, f.waiting, f.rounds, f.looks, f.lacking}
 }
 
 // unregister lets the same registry serve a later start in the same process.

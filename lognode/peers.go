@@ -69,9 +69,11 @@ func (ps *peers) update(nodes []meta.Node) {
 			continue
 		}
 		ps.mu.Lock()
+		gone := ps.replaced(node)
 		was := ps.byStore[node.Store]
 		if ps.closed || was != nil && was.node.Addr == node.Addr && was.node.Boot == node.Boot {
 			ps.mu.Unlock()
+			gone.close()
 			continue
 		}
 		p, err := ps.dial(node)
@@ -79,13 +81,24 @@ func (ps *peers) update(nodes []meta.Node) {
 			ps.byStore[node.Store] = p
 		}
 		ps.mu.Unlock()
-		if was != nil {
-			was.close()
-		}
+		gone.close()
+		was.close()
 		if err != nil {
 			ps.n.log.Error("a node's address can't be used", "node", node.Name, "addr", node.Addr, "err", err)
 		}
 	}
+}
+
+// replaced takes out the peer of the same name with another store: that node lost its directory and is another
+// one now. Called with the lock held.
+func (ps *peers) replaced(node meta.Node) *peer {
+	for id, p := range ps.byStore {
+		if p.node.Name == node.Name && id != node.Store {
+			delete(ps.byStore, id)
+			return p
+		}
+	}
+	return nil
 }
 
 func (ps *peers) dial(node meta.Node) (*peer, error) {
@@ -109,7 +122,11 @@ func (ps *peers) dial(node meta.Node) (*peer, error) {
 	return p, nil
 }
 
+// close ends the stream and waits for it; nil is no peer.
 func (p *peer) close() {
+	if p == nil {
+		return
+	}
 	p.cancel()
 	<-p.done
 	p.conn.Close()
@@ -134,6 +151,9 @@ func (ps *peers) run(ctx context.Context, p *peer) error {
 	t, err := p.client.Peer(metadata.AppendToOutgoingContext(ctx, metaNode, ps.n.cfg.Name, metaStore, string(id.Store),
 		metaBoot, strconv.FormatUint(id.Boot, 10), metaCluster, ps.n.store.ClusterID()))
 	if err != nil {
+		return err
+	}
+	if err := answers(t, p.node.Store); err != nil {
 		return err
 	}
 	s := link.NewStream(t)
@@ -168,6 +188,19 @@ func (ps *peers) run(ctx context.Context, p *peer) error {
 		ps.n.bus.Look("node " + ps.n.cfg.Name + " lost its stream to " + p.node.Name)
 	}
 	return err
+}
+
+// answers checks that the store at the other end is the one that this stream is for: another one may have taken its
+// address, and its acknowledgements must not count.
+func answers(t mqpb.LogNode_PeerClient, want mq.StoreID) error {
+	md, err := t.Header()
+	if err != nil {
+		return err
+	}
+	if got := mq.StoreID(first(md, metaStore)); got != want {
+		return fmt.Errorf("store %.8s answers where %.8s was", got, want)
+	}
+	return nil
 }
 
 type partitionEvents interface {

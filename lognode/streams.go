@@ -45,6 +45,9 @@ func (s *server) Peer(t mqpb.LogNode_PeerServer) error {
 	if c := first(md, metaCluster); c != n.store.ClusterID() {
 		return status.Errorf(codes.FailedPrecondition, "this node belongs to cluster %s, not to %s", n.store.ClusterID(), c)
 	}
+	if err := t.SendHeader(metadata.Pairs(metaStore, string(n.store.Identity().Store))); err != nil {
+		return err
+	}
 	stream := link.NewStream(t)
 	heard := n.peers.clock(from.Store)
 	ack := func(a frame.Ack) {

@@ -62,14 +62,14 @@ func (n *Node) Create(seg mq.Segment, revision int64, answer func(made bool)) {
 	}
 	seg.Compared = revision
 	d := n.disk
-	make := func() {
+	write := func() {
 		if d.segments[seg.ID] == nil {
-			d.segments[seg.ID] = &Stored{Segment: seg, Tail: seg.Base, Last: seg.Base, mark: seg.Base, boot: n.self.Boot}
+			d.segments[seg.ID] = &Stored{Segment: seg, Tail: seg.Base, Last: seg.Base, mark: seg.Base}
 			d.ids = append(d.ids, seg.ID)
 			d.named[seg.Partition] = named{seg.Number, revision}
 		}
 	}
-	d.add(make, func(err error) {
+	d.add(write, func(err error) {
 		if err != nil {
 			answer(false)
 			return

@@ -16,14 +16,19 @@ const maxPending = 200
 // Stored is what a disk has of one segment. Everything in it is durable.
 type Stored struct {
 	Segment mq.Segment
-	Entries [][]byte // encoded
+	Entries []Written
 	Tail    mq.Position
 	Last    mq.Position // of the last entry
 	Flag    bool        // sealed
 	End     *mq.Position
 	Damaged bool
 	mark    mq.Position // the ledger's word on the tail
-	boot    uint64      // of the run that created it
+}
+
+// Written is one entry as it was given to the disk; Data may have changed since.
+type Written struct {
+	At, Next mq.Position
+	Data     []byte
 }
 
 // write waits for a sync: apply makes it durable, done tells its owner.
@@ -90,9 +95,9 @@ func (s *Stored) Flip(k, at int) bool {
 	if i < 0 {
 		return false
 	}
-	b := append([]byte(nil), s.Entries[i]...)
+	b := append([]byte(nil), s.Entries[i].Data...)
 	b[5+at%(len(b)-5)] ^= 0x10
-	s.Entries[i] = b
+	s.Entries[i].Data = b
 	return true
 }
 
@@ -104,9 +109,7 @@ func (s *Stored) LoseSuffix() bool {
 	}
 	s.Entries, s.Tail = s.Entries[:n-1], s.Last
 	if s.Last = s.Segment.Base; n > 1 {
-		if e, err := mq.ParseEntryHeader(s.Entries[n-2]); err == nil {
-			s.Last = e.At
-		}
+		s.Last = s.Entries[n-2].At
 	}
 	return true
 }
@@ -181,7 +184,7 @@ func (d *Disk) put(id mq.SegmentID, at, next mq.Position, data []byte, fault fun
 	case at != s.Tail:
 		fault(fmt.Errorf("store %s: an entry at %s of segment %d behind the tail %s", d.Store, at, id, s.Tail))
 	default:
-		s.Entries = append(s.Entries, data)
+		s.Entries = append(s.Entries, Written{at, next, data})
 		s.Last, s.Tail, s.mark = at, next, next
 	}
 }
@@ -204,16 +207,16 @@ func (d *Disk) scan(id mq.SegmentID, from mq.Position, f func(e *mq.Entry, data 
 	if s == nil || s.Damaged {
 		return fmt.Errorf("segment %d is not here", id)
 	}
-	for _, data := range s.Entries {
-		if h, err := mq.ParseEntryHeader(data); err == nil && h.At.Before(from) {
+	for _, w := range s.Entries {
+		if w.At.Before(from) {
 			continue
 		}
-		e, err := mq.ParseEntry(data)
+		e, err := mq.ParseEntry(w.Data)
 		if err != nil {
 			s.Damaged = true
 			return err
 		}
-		if !f(&e, data) {
+		if !f(&e, w.Data) {
 			return nil
 		}
 	}

@@ -1,0 +1,90 @@
+// Package repair decides, from state alone, who should hold a sealed segment when nodes are lost for good. It
+// is pure: the coordinator gives it what etcd and the reports say, and carries out the change as one transaction.
+//
+// A node that is lost is first joined by a node that copies the segment (mq.Segment.Adding), and leaves the
+// list only when that copy is whole: until then whatever it holds may be all that is left, should it come back.
+package repair
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// Node is a node that could hold a copy.
+type Node struct {
+	mq.Replica
+	Zone string
+	Load int // segments that it holds or is to hold
+}
+
+// Cluster is what the controller knows at one moment.
+type Cluster struct {
+	// Alive are the registered nodes that may take segments.
+	Alive map[mq.StoreID]Node
+	// Lost are stores that have been away for so long that they are not waited for, or that are to be emptied.
+	Lost map[mq.StoreID]bool
+	// Copied says which stores report which segments as whole.
+	Copied map[mq.StoreID]map[mq.SegmentID]bool
+}
+
+// Next is what a sealed segment's holders should become; false if nothing is to be changed now. The result shares
+// nothing with s. It changes one thing at a time: the next look does the next.
+func Next(s *mq.Segment, c *Cluster) (replicas, adding []mq.Replica, changed bool) {
+	replicas, adding = slices.Clone(s.Replicas), slices.Clone(s.Adding)
+	lost := slices.IndexFunc(replicas, func(r mq.Replica) bool { return c.Lost[r.Store] })
+	for i, a := range adding {
+		switch {
+		case c.Lost[a.Store], lost < 0 && !c.Copied[a.Store][s.ID]:
+			return replicas, slices.Delete(adding, i, i+1), true // it will not come, or is not needed any more
+		case c.Copied[a.Store][s.ID]:
+			if lost >= 0 {
+				replicas = slices.Delete(replicas, lost, lost+1)
+			}
+			return append(replicas, a), slices.Delete(adding, i, i+1), true
+		}
+	}
+	gone := 0
+	for _, r := range replicas {
+		if c.Lost[r.Store] {
+			gone++
+		}
+	}
+	if gone <= len(adding) || gone == len(replicas) { // without a survivor there is nothing to copy from
+		return replicas, adding, false
+	}
+	n, ok := choose(s, c)
+	if !ok {
+		return replicas, adding, false
+	}
+	return replicas, append(adding, n.Replica), true
+}
+
+// choose is the living node with the least load that does not hold the segment, in a zone of its own if there is one.
+func choose(s *mq.Segment, c *Cluster) (Node, bool) {
+	zones := map[string]bool{}
+	for _, r := range append(slices.Clone(s.Replicas), s.Adding...) {
+		if n, ok := c.Alive[r.Store]; ok && n.Zone != "" {
+			zones[n.Zone] = true
+		}
+	}
+	var free []Node
+	for id, n := range c.Alive {
+		if !s.Holds(id) && !c.Lost[id] {
+			free = append(free, n)
+		}
+	}
+	if len(free) == 0 {
+		return Node{}, false
+	}
+	taken := func(n Node) int {
+		if zones[n.Zone] {
+			return 1
+		}
+		return 0
+	}
+	return slices.MinFunc(free, func(a, b Node) int {
+		return cmp.Or(cmp.Compare(taken(a), taken(b)), cmp.Compare(a.Load, b.Load), cmp.Compare(a.Store, b.Store))
+	}), true
+}

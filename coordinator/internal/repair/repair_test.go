@@ -1,0 +1,114 @@
+package repair
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+func replicas(names ...string) (out []mq.Replica) {
+	for _, n := range names {
+		out = append(out, mq.Replica{Store: mq.StoreID(n), Node: "node-" + n})
+	}
+	return out
+}
+
+func cluster(alive string, lost string) *Cluster {
+	c := &Cluster{Alive: map[mq.StoreID]Node{}, Lost: map[mq.StoreID]bool{}, Copied: map[mq.StoreID]map[mq.SegmentID]bool{}}
+	for i, n := range alive {
+		c.Alive[mq.StoreID(n)] = Node{Replica: mq.Replica{Store: mq.StoreID(n), Node: "node-" + string(n)}, Load: i}
+	}
+	for _, n := range lost {
+		c.Lost[mq.StoreID(n)] = true
+	}
+	return c
+}
+
+func (c *Cluster) copied(store string, id mq.SegmentID) *Cluster {
+	c.Copied[mq.StoreID(store)] = map[mq.SegmentID]bool{id: true}
+	return c
+}
+
+func TestNext(t *testing.T) {
+	for _, x := range []struct {
+		name             string
+		replicas, adding []mq.Replica
+		c                *Cluster
+		wantReplicas     []mq.Replica
+		wantAdding       []mq.Replica
+		changed          bool
+	}{
+		{"all is well", replicas("a", "b", "c"), nil, cluster("abcd", ""), replicas("a", "b", "c"), nil, false},
+		{"away, but not for long", replicas("a", "b", "c"), nil, cluster("abd", ""), replicas("a", "b", "c"), nil, false},
+		{"lost: another one is to copy", replicas("a", "b", "c"), nil, cluster("abd", "c"), replicas("a", "b", "c"), replicas("d"), true},
+		{"the least loaded one", replicas("a", "b", "c"), nil, cluster("abed", "c"), replicas("a", "b", "c"), replicas("e"), true},
+		{"nobody is free", replicas("a", "b", "c"), nil, cluster("ab", "c"), replicas("a", "b", "c"), nil, false},
+		{"the copy is under way", replicas("a", "b", "c"), replicas("d"), cluster("abde", "c"), replicas("a", "b", "c"), replicas("d"), false},
+		{"the copy is whole", replicas("a", "b", "c"), replicas("d"), cluster("abd", "c").copied("d", 7), replicas("a", "b", "d"), nil, true},
+		{"another segment's copy is whole", replicas("a", "b", "c"), replicas("d"), cluster("abd", "c").copied("d", 8), replicas("a", "b", "c"), replicas("d"), false},
+		{"the lost one came back", replicas("a", "b", "c"), replicas("d"), cluster("abcd", ""), replicas("a", "b", "c"), nil, true},
+		{"the one that copies is lost", replicas("a", "b", "c"), replicas("d"), cluster("abe", "cd"), replicas("a", "b", "c"), nil, true},
+		{"two lost: two to copy, one at a time", replicas("a", "b", "c"), replicas("d"), cluster("ade", "bc"), replicas("a", "b", "c"), replicas("d", "e"), true},
+		{"nothing to copy from", replicas("a"), nil, cluster("bc", "a"), replicas("a"), nil, false},
+	} {
+		s := mq.Segment{ID: 7, Replicas: x.replicas, Adding: x.adding, Sealed: true}
+		r, a, changed := Next(&s, x.c)
+		if !slices.Equal(r, x.wantReplicas) || !slices.Equal(a, x.wantAdding) || changed != x.changed {
+			t.Errorf("%s: %v + %v %v, want %v + %v %v", x.name, r, a, changed, x.wantReplicas, x.wantAdding, x.changed)
+		}
+	}
+}
+
+// TestRepairEnds: whatever is lost, with copies that succeed the list settles, holds no lost store that could be
+// replaced, keeps its length and never drops a store that is not lost.
+func TestRepairEnds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var alive, lost string
+		for i := range rapid.IntRange(1, 7).Draw(t, "nodes") {
+			if n := string(rune('a' + i)); rapid.Bool().Draw(t, "lost") {
+				lost += n
+			} else {
+				alive += n
+			}
+		}
+		c := cluster(alive, lost)
+		var all []string
+		for _, n := range alive + lost {
+			all = append(all, string(n))
+		}
+		n := rapid.IntRange(1, len(all)).Draw(t, "replicas")
+		s := mq.Segment{ID: 7, Replicas: replicas(rapid.Permutation(all).Draw(t, "order")[:n]...)}
+		healthy := func(list []mq.Replica) (k int) {
+			for _, r := range list {
+				if !c.Lost[r.Store] {
+					k++
+				}
+			}
+			return k
+		}
+		before := healthy(s.Replicas)
+		for step := range 50 {
+			r, a, changed := Next(&s, c)
+			if healthy(r) < healthy(s.Replicas) || len(r) != n {
+				t.Fatalf("from %v to %v", s.Replicas, r)
+			}
+			s.Replicas, s.Adding = r, a
+			if !changed && len(a) == 0 {
+				if want := min(n, len(alive)); before > 0 && healthy(s.Replicas) < want {
+					t.Fatalf("settled with %v of alive %q", s.Replicas, alive)
+				}
+				return
+			}
+			for _, x := range s.Adding {
+				c.copied(string(x.Store), 7)
+			}
+			if step == 49 {
+				t.Fatal("does not settle: " + fmt.Sprint(s.Replicas, s.Adding))
+			}
+		}
+	})
+}

@@ -1,0 +1,156 @@
+package coordinator
+
+import (
+	"context"
+	"time"
+
+	"github.com/splashdam/splashdam/coordinator/internal/repair"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// repairEvery is how often the controller looks for sealed segments with lost replicas.
+const repairEvery = 5 * time.Second
+
+// repairs is the loop that gives sealed segments new holders. One goroutine owns it; a reign has one.
+type repairs struct {
+	*Coordinator
+	away map[mq.StoreID]time.Time // since when a named store is not registered
+	// watched are the stores that sealed segments named when they were listed last, busy says that some are being
+	// copied: with all of them alive and nothing busy there is no need to list.
+	watched map[mq.StoreID]bool
+	busy    bool
+	listed  time.Time
+}
+
+// repairAll is how often sealed segments are listed although nothing seems to be missing.
+const repairAll = time.Minute
+
+func (c *Coordinator) repair(ctx context.Context) {
+	r := &repairs{Coordinator: c, away: map[mq.StoreID]time.Time{}, watched: map[mq.StoreID]bool{}}
+	for sleep(ctx, repairEvery) {
+		if err := r.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			c.log.Warn("looking for segments to repair", "err", err)
+		}
+	}
+}
+
+// look lists the sealed segments if that may be of use, and makes one change to each that needs one.
+func (r *repairs) look(ctx context.Context, now time.Time) error {
+	alive := r.alive()
+	for store := range r.watched {
+		if _, ok := alive[store]; ok {
+			delete(r.away, store)
+		} else if r.away[store].IsZero() {
+			r.away[store] = now
+		}
+	}
+	if len(r.away) == 0 && !r.busy && now.Sub(r.listed) < repairAll {
+		return nil
+	}
+	c := r.cluster(alive, now)
+	var all []mq.Segment
+	for _, h := range r.view.AllHeads() {
+		if h.Last != nil {
+			all = append(all, *h.Last)
+		}
+	}
+	if err := r.store.SealedSegments(ctx, func(s mq.Segment) bool {
+		all = append(all, s)
+		return true
+	}); err != nil {
+		return err
+	}
+	r.listed, r.busy = now, false
+	clear(r.watched)
+	lacking := 0
+	for i := range all {
+		s := &all[i]
+		for _, x := range s.Adding {
+			r.watched[x.Store] = true
+		}
+		for _, x := range s.Replicas {
+			r.watched[x.Store] = true
+			if n, ok := c.Alive[x.Store]; ok {
+				n.Load++
+				c.Alive[x.Store] = n
+			}
+			if c.Lost[x.Store] {
+				lacking++
+			}
+		}
+	}
+	r.figures.lacking.Set(float64(lacking))
+	for store := range r.away {
+		if !r.watched[store] {
+			delete(r.away, store)
+		}
+	}
+	for i := range all {
+		if err := r.change(ctx, &all[i], c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alive are the registered nodes that may take segments.
+func (r *repairs) alive() map[mq.StoreID]repair.Node {
+	out := map[mq.StoreID]repair.Node{}
+	for _, n := range r.view.Nodes() {
+		if !n.Draining && !n.Full {
+			out[n.Store] = repair.Node{Replica: mq.Replica{Store: n.Store, Node: n.Name}, Zone: n.Zone}
+		}
+	}
+	return out
+}
+
+func (r *repairs) cluster(alive map[mq.StoreID]repair.Node, now time.Time) *repair.Cluster {
+	c := &repair.Cluster{Alive: alive, Lost: map[mq.StoreID]bool{}, Copied: map[mq.StoreID]map[mq.SegmentID]bool{}}
+	for store, since := range r.away {
+		if now.Sub(since) >= r.cfg.RepairAfter {
+			c.Lost[store] = true
+		}
+	}
+	for _, n := range r.view.Nodes() {
+		if n.Draining {
+			c.Lost[n.Store] = true
+		} else if n.Full {
+			delete(c.Lost, n.Store) // it takes nothing new and keeps what it has
+		}
+	}
+	for _, rep := range r.view.Reports() {
+		for _, id := range rep.Copied {
+			if c.Copied[rep.Store] == nil {
+				c.Copied[rep.Store] = map[mq.SegmentID]bool{}
+			}
+			c.Copied[rep.Store][id] = true
+		}
+	}
+	return c
+}
+
+// change carries out the next change of one segment, if it needs any, on what etcd has at that moment.
+func (r *repairs) change(ctx context.Context, s *mq.Segment, c *repair.Cluster) error {
+	r.busy = r.busy || len(s.Adding) > 0
+	if _, _, changed := repair.Next(s, c); !changed {
+		return nil
+	}
+	r.busy = true
+	return r.store.ChangeReplicas(ctx, s.Partition, s.ID, s.Number, func(now *mq.Segment) bool {
+		replicas, adding, changed := repair.Next(now, c)
+		if !changed {
+			return false
+		}
+		for _, a := range adding {
+			if !now.Holds(a.Store) {
+				n := c.Alive[a.Store]
+				n.Load++
+				c.Alive[a.Store] = n
+			}
+		}
+		r.log.Info("changing who holds a sealed segment", "segment", now.ID, "partition", now.Partition,
+			"from", now.Replicas, "to", replicas, "copying", adding)
+		now.Replicas, now.Adding = replicas, adding
+		return true
+	})
+}

@@ -1,0 +1,121 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/splashdam/splashdam/coordinator"
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// chains watches a cluster's metadata as its nodes do.
+func chains(t *testing.T, c *Cluster) (*meta.Store, *meta.View) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	store, err := meta.Connect(ctxFor(t), c.etcdEndpoints(), log)
+	must(t, err)
+	view := meta.NewView(store, log)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = view.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		must(t, store.Close())
+	})
+	return store, view
+}
+
+// lacking says what is wrong with the holders of a segment: each must be registered, three in number, and none
+// still copying.
+func lacking(v *meta.View, s *mq.Segment) string {
+	if len(s.Replicas) != 3 || len(s.Adding) > 0 {
+		return fmt.Sprintf("%s: replicas %v, copying %v", s, s.Replicas, s.Adding)
+	}
+	for _, r := range s.Replicas {
+		if _, ok := v.NodeByStore(r.Store); !ok {
+			return fmt.Sprintf("%s: replica on a store that is gone: %v", s, s.Replicas)
+		}
+	}
+	return ""
+}
+
+// healed waits until every segment of a topic is on three living stores.
+func healed(t *testing.T, store *meta.Store, view *meta.View, topic string) (sealed int) {
+	t.Helper()
+	ctx := ctxFor(t)
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for why := "never looked"; ; {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not healed: %s", why)
+		case <-tick.C:
+		}
+		tp, ok := view.Topic(topic)
+		if !ok {
+			continue
+		}
+		why, sealed = "", 0
+		for n := range tp.Settings.Partitions {
+			head, list, err := store.Chain(ctx, mq.PartitionID{Topic: tp.ID, Number: n})
+			must(t, err)
+			if head.Open == nil {
+				why = "no open segment"
+				continue
+			}
+			for _, s := range append(list, *head.Open) {
+				if bad := lacking(view, &s); bad != "" {
+					why = bad
+				}
+			}
+			sealed += len(list)
+		}
+		if why == "" {
+			return sealed
+		}
+	}
+}
+
+// A node that lost its directory is another node: what the old one held is copied to it from the survivors, and
+// with one of those away nothing is missing.
+func TestEndLostNodeIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	c := start(t, Options{Dir: dir, Nodes: 3, CoordinatorConfig: func(_ int, cfg *coordinator.Config) { cfg.RepairAfter = time.Second }})
+	store, view := chains(t, c)
+	one := via(t, c, 1)
+	one.topic("kept", `{"partitions":2}`)
+	for i := range 40 {
+		one.publish("kept", fmt.Sprintf("v-%d", i))
+	}
+	must(t, c.Node(2).Kill())
+	must(t, os.RemoveAll(filepath.Join(dir, c.Node(2).Name())))
+	must(t, c.Node(2).Start(ctxFor(t)))
+	if sealed := healed(t, store, view, "kept"); sealed == 0 {
+		t.Fatal("no segment was sealed: the test shows nothing")
+	}
+	must(t, c.Node(1).Kill())
+	for i := 40; i < 50; i++ {
+		publishAnyway(t, one, "kept", fmt.Sprintf("v-%d", i))
+	}
+	got := values(one.receiveN("kept", "g", 50, ""))
+	slices.Sort(got)
+	want := make([]string, 50)
+	for i := range want {
+		want[i] = fmt.Sprintf("v-%d", i)
+	}
+	slices.Sort(want)
+	if !slices.Equal(slices.Compact(got), want) {
+		t.Errorf("after the repair: %v", got)
+	}
+}
