@@ -102,7 +102,7 @@ func queryDuration(c echo.Context, name string, def, low, high time.Duration) (t
 	}
 	v, err := time.ParseDuration(s)
 	if err != nil || v < low || v > high {
-		return 0, badParameter("query/"+name, "must be a duration from %s to %s (30s, 5m), not %.40q", low, high, s)
+		return 0, badParameter("query/"+name, "must be a duration from %s to %s (30s, 5m), not %.40q", mq.Duration(low), mq.Duration(high), s)
 	}
 	return v, nil
 }

@@ -299,7 +299,7 @@ func readDuration(scan *jsonscan.Scanner, pointer string, low, high time.Duratio
 	}
 	d, err := time.ParseDuration(string(text))
 	if err != nil || d < low || d > high {
-		return 0, invalid(pointer, "must be a duration from %s to %s (30s, 5m), not %.40q", low, high, text)
+		return 0, invalid(pointer, "must be a duration from %s to %s (30s, 5m), not %.40q", mq.Duration(low), mq.Duration(high), text)
 	}
 	return d, nil
 }

@@ -86,7 +86,7 @@ type HeldMessage struct {
 	Offset    uint64    `json:"offset"`
 	State     string    `json:"state"` // ready, leased, waiting or dead
 	Attempt   uint32    `json:"attempt"`
-	Until     time.Time `json:"until,omitzero"` // leased: the lease's end; waiting: the retry
+	Until     time.Time `json:"until,omitzero"` // leased: the lease's end; waiting: the retry; dead: since when
 	Consumer  string    `json:"consumer,omitempty"`
 	Reason    string    `json:"reason,omitempty"`
 	Timestamp time.Time `json:"timestamp,omitzero"` // when it was published

@@ -103,10 +103,7 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 
 func baseURL(text string) (string, error) {
 	u, err := url.Parse(text)
-	if err != nil {
-		return "", fmt.Errorf("client: server %q: %w", text, err)
-	}
-	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return "", fmt.Errorf("client: a server looks like http://host:8080, not %q", text)
 	}
 	if u.RawQuery != "" || u.Fragment != "" {

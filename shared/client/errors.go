@@ -1,11 +1,13 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,19 +40,22 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.Code)
-	text := e.Detail
-	if text == "" {
-		text = e.Title
-	}
-	if text != "" {
-		b.WriteString(": " + text)
-	}
+	parts := make([]string, 0, len(e.Fields)+1)
 	for _, f := range e.Fields {
-		fmt.Fprintf(&b, "; %s: %s", f.Pointer, f.Detail)
+		parts = append(parts, f.Pointer+": "+f.Detail)
 	}
-	return b.String()
+	// The detail often is the first field's, and is then not said twice.
+	if text := cmp.Or(e.Detail, e.Title); text != "" && !e.inFields(text) {
+		parts = slices.Insert(parts, 0, text)
+	}
+	if len(parts) == 0 {
+		return e.Code
+	}
+	return e.Code + ": " + strings.Join(parts, "; ")
+}
+
+func (e *Error) inFields(text string) bool {
+	return slices.ContainsFunc(e.Fields, func(f mqerr.Field) bool { return strings.HasSuffix(text, f.Detail) })
 }
 
 // Unwrap gives the error of the connection or the context behind an unknown outcome.

@@ -35,8 +35,8 @@ func TestUpdateGroupKeepsWhatItDoesNotName(t *testing.T) {
 	if len(got) != 4 || got[1].header.Get("If-Match") != `"v0"` || got[3].header.Get("If-Match") != `"v2"` {
 		t.Fatalf("requests %+v", got)
 	}
-	want := `{"start":{"at":"earliest"},"ordering":"none","mode":"shared","lease":"1m0s","max_attempts":5,` +
-		`"backoff":{"initial":"5s","multiplier":2,"max":"5m0s","jitter":0.2},"max_in_flight":77}`
+	want := `{"start":{"at":"earliest"},"ordering":"none","mode":"shared","lease":"1m","max_attempts":5,` +
+		`"backoff":{"initial":"5s","multiplier":2,"max":"5m","jitter":0.2},"max_in_flight":77}`
 	if got[3].body != want {
 		t.Errorf("put\n %s\nwant\n %s", got[3].body, want)
 	}

@@ -78,7 +78,7 @@ func (s *Store) CreatePartitions(ctx context.Context, topic mq.TopicID, from, to
 			ok = false
 		}
 		if mqerr.Is(err, mqerr.PartitionNotFound) {
-			return mqerr.New(mqerr.TopicNotFound, "topic %d is deleted", topic)
+			return mqerr.New(mqerr.TopicNotFound, "the topic was deleted")
 		}
 		if err != nil {
 			return err

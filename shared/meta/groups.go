@@ -15,7 +15,7 @@ import (
 func (s *Store) GetGroup(ctx context.Context, topic mq.TopicID, name string) (Group, error) {
 	g, err := s.readGroup(ctx, topic, name)
 	if err == nil && (g.Revision == 0 || g.Deleted) {
-		return Group{}, mqerr.New(mqerr.GroupNotFound, "group %q of topic %d", name, topic)
+		return Group{}, mqerr.New(mqerr.GroupNotFound, "group %q of this topic", name)
 	}
 	return g, err
 }
@@ -42,7 +42,7 @@ func (s *Store) CreateGroup(ctx context.Context, topic mq.TopicID, name string, 
 			return have, nil // an earlier try of unknown outcome was carried out
 		}
 		if have.Revision != 0 && !have.Deleted {
-			return Group{}, mqerr.New(mqerr.AlreadyExists, "group %q of topic %d", name, topic)
+			return Group{}, mqerr.New(mqerr.AlreadyExists, "group %q of this topic", name)
 		}
 		ok, err := s.putGroup(ctx, &want, have.Revision)
 		if ok {
@@ -136,7 +136,7 @@ func (s *Store) changeExact(ctx context.Context, topic mq.TopicID, name string, 
 			return Group{}, err
 		}
 		if g.Revision == 0 || g.ID != id {
-			return Group{}, mqerr.New(mqerr.GroupNotFound, "group %q (id %d) of topic %d", name, id, topic)
+			return Group{}, mqerr.New(mqerr.GroupNotFound, "group %q was deleted meanwhile", name)
 		}
 		want := g
 		change(&want)
@@ -144,7 +144,7 @@ func (s *Store) changeExact(ctx context.Context, topic mq.TopicID, name string, 
 			return g, nil
 		}
 		if g.Deleted {
-			return Group{}, mqerr.New(mqerr.GroupNotFound, "group %q (id %d) of topic %d is deleted", name, id, topic)
+			return Group{}, mqerr.New(mqerr.GroupNotFound, "group %q was deleted meanwhile", name)
 		}
 		ok, err := s.putGroup(ctx, &want, g.Revision)
 		if ok {

@@ -3,14 +3,27 @@ package mq
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
 // Duration is a time.Duration that reads and writes as text ("30s", "5m", "168h").
 type Duration time.Duration
 
+// String writes the duration as people do: 5m and not 5m0s.
+func (d Duration) String() string {
+	text := time.Duration(d).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
 // MarshalText implements encoding.TextMarshaler.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Duration) UnmarshalText(b []byte) error {
@@ -147,11 +160,11 @@ func (g *GroupSettings) Validate(at string) error {
 	c.want((g.Start.At == "time") == !g.Start.Time.IsZero(), at+"/start/time", "goes with start.at = time, and only with it")
 	c.want(g.Ordering == "none", at+"/ordering", "must be none (ordering by key is not in this version)")
 	c.want(g.Mode == "shared", at+"/mode", "must be shared (assigned groups are not in this version)")
-	c.want(between(time.Duration(g.Lease), MinLease, MaxLease), at+"/lease", "must be %s to %s", MinLease, MaxLease)
+	c.want(between(time.Duration(g.Lease), MinLease, MaxLease), at+"/lease", "must be %s to %s", Duration(MinLease), Duration(MaxLease))
 	c.want(between(g.MaxAttempts, 0, 10_000), at+"/max_attempts", "must be 1 to 10000, or 0 for no limit")
 	b := g.Backoff
-	c.want(between(time.Duration(b.Initial), 0, MaxBackoff), at+"/backoff/initial", "must be 0s to %s", MaxBackoff)
-	c.want(between(time.Duration(b.Max), time.Duration(b.Initial), MaxBackoff), at+"/backoff/max", "must be initial to %s", MaxBackoff)
+	c.want(between(time.Duration(b.Initial), 0, MaxBackoff), at+"/backoff/initial", "must be 0s to %s", Duration(MaxBackoff))
+	c.want(between(time.Duration(b.Max), time.Duration(b.Initial), MaxBackoff), at+"/backoff/max", "must be initial to %s", Duration(MaxBackoff))
 	c.want(b.Multiplier >= 1 && b.Multiplier <= 100, at+"/backoff/multiplier", "must be 1 to 100")
 	c.want(b.Jitter >= 0 && b.Jitter <= 1, at+"/backoff/jitter", "must be 0 to 1")
 	c.want(between(g.MaxInFlight, 1, MaxInFlightCap), at+"/max_in_flight", "must be 1 to %d", MaxInFlightCap)

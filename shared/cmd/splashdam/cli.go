@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -63,6 +62,7 @@ type session struct {
 	width   int // 0: no bound
 	colours bool
 	timeout time.Duration
+	shown   bool // something was: the next YAML document needs a mark before it
 }
 
 // call gives a context for one ordinary call.
@@ -148,6 +148,3 @@ func (versionCmd) Run(s *session) error {
 	}
 	return s.show(map[string]string{"version": version}, func() string { return version + "\n" })
 }
-
-// errPart says that some of several things failed, which has been told already.
-var errPart = errors.New("not all of it could be done")

@@ -125,7 +125,7 @@ func TestCreateSendsOnlyWhatIsGiven(t *testing.T) {
 	if status, _, errOut := s.run(t, "", "topic", "update", "t", "--retention", "24h"); status != 0 {
 		t.Fatal(errOut)
 	}
-	want := []string{`PUT /v1/topics/t {"partitions":3,"retention":{"keep_unsettled":false}}`, `PATCH /v1/topics/t {"retention":{"time":"24h0m0s"}}`}
+	want := []string{`PUT /v1/topics/t {"partitions":3,"retention":{"keep_unsettled":false}}`, `PATCH /v1/topics/t {"retention":{"time":"24h"}}`}
 	if fmt.Sprint(s.asked) != fmt.Sprint(want) {
 		t.Errorf("asked %q, want %q", s.asked, want)
 	}
@@ -164,9 +164,9 @@ func TestConsumePrintsAndAcknowledges(t *testing.T) {
 		acked bool
 	}{
 		{"table", nil, `
-PART/OFFSET   TIME (UTC)    KEY           VALUE
-1/2           12:00:00.000  k             a\tb
-1/3           12:00:01.000  -             \xff
+ID        PART/OFFSET  TIME (UTC)    KEY         VALUE
+i         1/2          12:00:00.000  k           a\tb
+j         1/3          12:00:01.000  -           \xff
 `, true},
 		{"raw, not acknowledged", []string{"--raw", "--no-ack"}, "a\tb\n\xff\n", false},
 	}

@@ -85,6 +85,7 @@ func (c *consumeCmd) receive(s *session, p *printer) error {
 		}
 		left -= len(got)
 		if len(got) == 0 && !c.Follow {
+			p.none(s)
 			return nil
 		}
 		for i := range got {
@@ -127,11 +128,11 @@ func (c *consumeCmd) acknowledge(s *session, got []client.Delivery) error {
 	var failed error
 	for i, one := range results {
 		if one != nil {
-			failed = errPart
+			failed = cmpErr(failed, one)
 			fmt.Fprintf(s.err, "%s was printed, but not acknowledged: %v\n", place(got[i].Partition, got[i].Offset), one)
 		}
 	}
-	return failed
+	return partly(failed)
 }
 
 // interruptedIsFine: ending --follow with a signal is how it ends.
@@ -178,5 +179,6 @@ func read(s *session, p *printer, topic string, o client.ReadOptions, most int) 
 			break
 		}
 	}
+	p.none(s)
 	return p.flush()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 
 	"github.com/splashdam/splashdam/shared/client"
 	"github.com/splashdam/splashdam/shared/mqerr"
@@ -18,16 +19,35 @@ func (e usageError) Error() string { return e.text }
 
 func wrongUsage(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
 
+// partError says that some of several things failed. Each has been told already; the first one, or one whose
+// outcome is unknown, says which exit status it is.
+type partError struct{ first error }
+
+func (e partError) Error() string { return "not all of it could be done" }
+
+// partly is nil without an error.
+func partly(first error) error {
+	if first == nil {
+		return nil
+	}
+	return partError{first}
+}
+
 // report tells an error with what to do about it, and says which exit status it is.
 func report(w io.Writer, err error, interrupted bool) int {
 	if interrupted && errors.Is(err, context.Canceled) {
 		fmt.Fprintln(w, "splashdam: interrupted")
 		return exitInterrupted
 	}
+	var part partError
+	if errors.As(err, &part) {
+		fmt.Fprintf(w, "splashdam: %v\n", err)
+		return report(io.Discard, part.first, interrupted)
+	}
 	var e *client.Error
 	if errors.As(err, &e) {
 		fmt.Fprintf(w, "splashdam: %s\n", e.Error())
-		if hint := hintOf(e); hint != "" && hint != e.Detail {
+		if hint := hintOf(e); hint != "" && !strings.Contains(e.Error(), hint) {
 			fmt.Fprintf(w, "  %s\n", hint)
 		}
 		if e.RequestID != "" {

@@ -26,6 +26,23 @@ type groupName struct {
 	Group string `arg:"" help:"Group."`
 }
 
+// pausedGroup is what pause and resume show.
+type pausedGroup struct {
+	Topic  string `json:"topic"`
+	Group  string `json:"group"`
+	Paused bool   `json:"paused"`
+}
+
+func (g *groupName) showPaused(s *session, paused bool) error {
+	verb := "resumed"
+	if paused {
+		verb = "paused"
+	}
+	return s.show(pausedGroup{g.Topic, g.Group, paused}, func() string {
+		return fmt.Sprintf("%s  group %s of topic %s\n", verb, g.Group, g.Topic)
+	})
+}
+
 type groupSettings struct {
 	Lease       *api.Duration `help:"How long a consumer has for a message (30s)."`
 	MaxAttempts *int          `help:"Deliveries before a message is dead; 0 for no limit."`
@@ -78,9 +95,13 @@ type groupUpdate struct {
 }
 
 func (g *groupUpdate) Run(s *session) error {
+	in := g.input()
+	if in == (api.GroupInput{}) {
+		return errNothingNamed
+	}
 	ctx, cancel := s.call()
 	defer cancel()
-	out, err := s.client.UpdateGroup(ctx, g.Topic, g.Group, g.input())
+	out, err := s.client.UpdateGroup(ctx, g.Topic, g.Group, in)
 	if err != nil {
 		return err
 	}
@@ -132,7 +153,10 @@ type groupPause struct {
 func (g *groupPause) Run(s *session) error {
 	ctx, cancel := s.call()
 	defer cancel()
-	return s.client.PauseGroup(ctx, g.Topic, g.Group)
+	if err := s.client.PauseGroup(ctx, g.Topic, g.Group); err != nil {
+		return err
+	}
+	return g.showPaused(s, true)
 }
 
 type groupResume struct {
@@ -142,7 +166,10 @@ type groupResume struct {
 func (g *groupResume) Run(s *session) error {
 	ctx, cancel := s.call()
 	defer cancel()
-	return s.client.ResumeGroup(ctx, g.Topic, g.Group)
+	if err := s.client.ResumeGroup(ctx, g.Topic, g.Group); err != nil {
+		return err
+	}
+	return g.showPaused(s, false)
 }
 
 type groupDelete struct {
@@ -215,11 +242,13 @@ func renderGroups(list []api.GroupSummary, width int, paint painter) string {
 		return "no groups\n"
 	}
 	t := table{headers: []string{"GROUP", "STATE", ">LAG", ">READY", ">IN FLIGHT", ">WAITING", ">DEAD", ">OLDEST"}}
+	some := false
 	for _, g := range list {
 		t.rows = append(t.rows, []string{g.Name, g.State, count(g.Lag) + partial(g.Partial), count(g.Ready), count(g.InFlight),
 			count(g.Waiting), count(g.Dead), age(g.OldestAge)})
+		some = some || g.Partial
 	}
-	return t.render(width, paint)
+	return t.render(width, paint) + partialNote(some)
 }
 
 func age(d api.Duration) string {
@@ -239,8 +268,8 @@ func renderGroup(g *api.Group, width int, paint painter) string {
 		{"group", g.Name + " of topic " + g.Topic}, {"state", paint(styleOf(g.State), g.State)},
 		{"lag", fmt.Sprintf("%d%s (%d ready, %d in flight, %d waiting)", g.Lag, partial(g.Partial), g.Ready, g.InFlight, g.Waiting)},
 		{"dead", count(g.Dead)}, {"oldest", age(g.OldestAge)},
-		{"lease", time.Duration(set.Lease).String()}, {"max attempts", attempts},
-		{"backoff", fmt.Sprintf("%s x %g, at most %s, spread %g", time.Duration(b.Initial), b.Multiplier, time.Duration(b.Max), b.Jitter)},
+		{"lease", set.Lease.String()}, {"max attempts", attempts},
+		{"backoff", fmt.Sprintf("%s x %g, at most %s, spread %g", b.Initial, b.Multiplier, b.Max, b.Jitter)},
 		{"max in flight", strconv.Itoa(set.MaxInFlight) + " per partition"},
 	}
 	t := table{headers: []string{">PART", ">CURSOR", ">NEXT", ">LAG", ">IN FLIGHT", ">WAITING", ">DEAD", ">OLDEST"}}
@@ -248,14 +277,18 @@ func renderGroup(g *api.Group, width int, paint painter) string {
 		t.rows = append(t.rows, []string{strconv.FormatUint(uint64(p.Partition), 10), count(p.Cursor), count(p.NextOffset), count(p.Lag),
 			count(p.InFlight), count(p.Waiting), count(p.Dead), age(p.OldestAge)})
 	}
-	return pairs(rows) + "\n" + t.render(width, paint)
+	return pairs(rows) + "\n" + t.render(width, paint) + partialNote(g.Partial)
 }
 
 func renderHeld(list []api.HeldMessage, width int, paint painter) string {
 	if len(list) == 0 {
 		return "no messages\n"
 	}
-	t := table{headers: []string{">PART/OFFSET", "ID", "STATE", ">TRY", "UNTIL", "BY OR WHY"}}
+	when := "UNTIL (UTC)"
+	if list[0].State == "dead" { // all are in one state
+		when = "SINCE (UTC)"
+	}
+	t := table{headers: []string{">PART/OFFSET", "ID", "STATE", ">TRY", when, "BY OR WHY"}}
 	for _, m := range list {
 		why := m.Reason
 		if why == "" {

@@ -20,6 +20,10 @@ func (s *session) show(v any, table func() string) error {
 	if err != nil {
 		return err
 	}
+	if s.shown && s.format == "yaml" {
+		text = "---\n" + text
+	}
+	s.shown = true
 	_, err = io.WriteString(s.out, text)
 	return err
 }

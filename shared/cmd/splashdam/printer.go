@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
@@ -49,7 +50,7 @@ func (p *printer) message(m *api.Message) error {
 		if p.format == "raw" {
 			return p.raw(value)
 		}
-		return p.row(place(m.Partition, m.Offset), stampOf(m), keyText(key), value)
+		return p.row(m.ID, place(m.Partition, m.Offset), m.Timestamp, keyText(key), value)
 	}
 	return p.document(m)
 }
@@ -60,7 +61,7 @@ func (p *printer) delivery(d *client.Delivery) error {
 	case "raw":
 		return p.raw(d.Value)
 	case "table":
-		return p.row(place(d.Partition, d.Offset), d.Timestamp.UTC().Format(rowTime), keyText(d.Key), d.Value)
+		return p.row(d.ID, place(d.Partition, d.Offset), d.Timestamp, keyText(d.Key), d.Value)
 	}
 	out := api.Delivery{Message: api.Message{ID: d.ID, Topic: d.Topic, Partition: d.Partition, Offset: d.Offset,
 		ContentType: d.ContentType, Headers: d.Headers, Lane: d.Lane, Timestamp: d.Timestamp},
@@ -107,8 +108,6 @@ func (p *printer) document(v any) error {
 // rowTime is short: one who looks at messages one by one knows the day.
 const rowTime = "15:04:05.000"
 
-func stampOf(m *api.Message) string { return m.Timestamp.UTC().Format(rowTime) }
-
 func keyText(key []byte) string {
 	if key == nil {
 		return "-"
@@ -116,25 +115,37 @@ func keyText(key []byte) string {
 	return oneLine(string(key))
 }
 
-// row prints one line. The columns have fixed widths, since what comes later is not known: 12 for the
-// place, 12 for the time, 12 for the key, the rest for the value.
-func (p *printer) row(at, when, key string, value []byte) error {
+// none says that there was nothing to print, where a person reads it; who interrupted the wait knows.
+func (p *printer) none(s *session) {
+	if p.format == "table" && !p.headed && s.ctx.Err() == nil {
+		fmt.Fprintln(s.err, "no messages")
+	}
+}
+
+// row prints one line, the id first: it is what trace takes.
+func (p *printer) row(id, at string, when time.Time, key string, value []byte) error {
 	if !p.headed {
 		p.headed = true
-		if err := p.line("PART/OFFSET", "TIME (UTC)", "KEY", "VALUE", styleHead); err != nil {
+		if err := p.line("ID", "PART/OFFSET", "TIME (UTC)", "KEY", "VALUE", styleHead); err != nil {
 			return err
 		}
 	}
 	const shown = 4 << 10 // of a value, also with --wide: this is to look at
 	text := oneLine(string(value[:min(len(value), shown)]))
-	return p.line(at, when, key, text, stylePlain)
+	return p.line(id, at, when.UTC().Format(rowTime), key, text, stylePlain)
 }
 
-func (p *printer) line(at, when, key, value string, s style) error {
+// line writes columns of fixed widths, since what comes later is not known. A longer id or place is never cut;
+// the value has what is left of the line.
+func (p *printer) line(id, at, when, key, value string, s style) error {
 	if p.width > 0 {
-		key, value = cut(key, 12), cut(value, p.width-3*(12+len(gap)))
+		key = cut(key, 10)
 	}
-	text := strings.TrimRight(fmt.Sprintf("%-12s  %-12s  %-12s  %s", at, when, key, value), " ")
+	text := fmt.Sprintf("%-8s  %-11s  %-12s  %-10s  ", id, at, when, key)
+	if p.width > 0 {
+		value = cut(value, max(p.width-utf8.RuneCountInString(text), 8))
+	}
+	text = strings.TrimRight(text+value, " ")
 	_, err := p.out.WriteString(p.paint(s, text) + "\n")
 	return err
 }

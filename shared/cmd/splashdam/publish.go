@@ -15,7 +15,7 @@ import (
 
 type publishCmd struct {
 	Topic       string            `arg:"" help:"Topic."`
-	Files       []string          `arg:"" optional:"" type:"existingfile" help:"Files, each one message (with --lines: many); default: stdin."`
+	Files       []string          `arg:"" optional:"" help:"Files, each one message, byte for byte (with --lines: one a line); - and default: stdin."`
 	Lines       bool              `short:"l" help:"Each line is a message."`
 	Key         *string           `short:"k" help:"Key of the messages: keeps them in one partition, in order."`
 	Header      map[string]string `short:"H" help:"Headers, NAME=VALUE." mapsep:"none"`
@@ -28,24 +28,32 @@ func (p *publishCmd) Run(s *session) error {
 	if p.Lines {
 		return p.lines(s)
 	}
+	return p.inputs(s, p.one)
+}
+
+// inputs gives each file to use, or stdin where none is named; "-" is stdin too.
+func (p *publishCmd) inputs(s *session, use func(s *session, r io.Reader, name string) error) error {
 	if len(p.Files) == 0 {
-		return p.one(s, s.in, "stdin")
+		return use(s, s.in, "stdin")
 	}
 	for _, path := range p.Files {
-		if err := withFile(path, func(f *os.File) error { return p.one(s, f, path) }); err != nil {
+		if path == "-" {
+			if err := use(s, s.in, "stdin"); err != nil {
+				return err
+			}
+			continue
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return wrongUsage("%v", err)
+		}
+		err = use(s, f, path)
+		_ = f.Close() // it was only read
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func withFile(path string, use func(*os.File) error) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return use(f)
 }
 
 func (p *publishCmd) message(value []byte) client.Message {
@@ -112,14 +120,16 @@ func (p *publishCmd) lines(s *session) error {
 			}
 		}
 	}()
-	readErr := p.read(s, publisher, sent)
+	readErr := p.inputs(s, func(s *session, r io.Reader, name string) error {
+		return p.readLines(s, r, name, publisher, sent)
+	})
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), s.timeout)
 	defer cancel()
 	closeErr := publisher.Close(ctx)
 	close(sent)
 	<-done
 	showErr := s.show(total, func() string { return fmt.Sprintf("%d published, %d failed\n", total.Published, total.Failed) })
-	return errors.Join(readErr, closeErr, first, showErr)
+	return errors.Join(readErr, closeErr, partly(first), showErr)
 }
 
 // cmpErr keeps the first error, but an unknown outcome before all others: it is what a script must know.
@@ -128,19 +138,6 @@ func cmpErr(first, next error) error {
 		return next
 	}
 	return first
-}
-
-func (p *publishCmd) read(s *session, publisher *client.Publisher, sent chan<- sentLine) error {
-	if len(p.Files) == 0 {
-		return p.readLines(s, s.in, "stdin", publisher, sent)
-	}
-	for _, path := range p.Files {
-		err := withFile(path, func(f *os.File) error { return p.readLines(s, f, path, publisher, sent) })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (p *publishCmd) readLines(s *session, r io.Reader, name string, publisher *client.Publisher, sent chan<- sentLine) error {

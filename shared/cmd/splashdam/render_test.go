@@ -35,6 +35,7 @@ func TestTopicsTable(t *testing.T) {
 TOPIC                              STATE    PARTS  MESSAGES    SIZE  IN/S  OUT/S
 orders                             ready        4      1200  1.2 MB  10.2    9.0
 a-topic-with-a-name-that-goes-on…  opening     16        5+   999 B   0.0    0.0
++: at least; not every partition's leader has answered
 `)
 	same(t, renderTopics(nil, 80, plain), "no topics\n")
 	if wide := renderTopics(list, 0, plain); !strings.Contains(wide, "longer-than-there-is-room  opening") {
@@ -61,7 +62,7 @@ messages         30
 size             4.1 kB
 rates            1.0 in/s, 2.0 out/s
 replicas         3, of which 2 before an answer
-retention        168h0m0s, what is not settled stays
+retention        168h, what is not settled stays
 largest message  1.0 MB
 compression      none
 
@@ -84,7 +85,7 @@ dead           3
 oldest         1m30s
 lease          30s
 max attempts   5
-backoff        1s x 2, at most 5m0s, spread 0.2
+backoff        1s x 2, at most 5m, spread 0.2
 max in flight  10000 per partition
 
 PART  CURSOR  NEXT  LAG  IN FLIGHT  WAITING  DEAD  OLDEST
@@ -97,6 +98,7 @@ func TestGroupsTable(t *testing.T) {
 	same(t, renderGroups(list, 80, plain), `
 GROUP    STATE  LAG  READY  IN FLIGHT  WAITING  DEAD  OLDEST
 billing  ready   7+      5          2        0     0       -
++: at least; not every partition's leader has answered
 `)
 }
 
@@ -106,9 +108,13 @@ func TestHeldTable(t *testing.T) {
 		{ID: "EAEAAB", Partition: 3, Offset: 1234, State: "dead", Attempt: 5, Reason: "card\x1b[31m refused"},
 	}
 	same(t, renderHeld(list, 80, plain), `
-PART/OFFSET  ID      STATE   TRY  UNTIL         BY OR WHY
+PART/OFFSET  ID      STATE   TRY  UNTIL (UTC)   BY OR WHY
         0/7  EAEAAA  leased    1  12:00:00.000  10.0.0.7
      3/1234  EAEAAB  dead      5  -             card\x1b[31m refused
+`)
+	same(t, renderHeld([]api.HeldMessage{{ID: "EAEAAB", State: "dead", Attempt: 5, Until: noon, Reason: "refused"}}, 80, plain), `
+PART/OFFSET  ID      STATE  TRY  SINCE (UTC)   BY OR WHY
+        0/0  EAEAAB  dead     5  12:00:00.000  refused
 `)
 }
 
@@ -118,7 +124,7 @@ func TestTraceTimeline(t *testing.T) {
 		Events: []api.TraceEvent{
 			{At: noon, Type: "PUBLISHED", Producer: "10.0.0.9", Gateway: "gateway-1"},
 			{At: at(4200 * time.Microsecond), Type: "REPLICATED", Node: "node-1", Replicas: []string{"node-1", "node-2", "node-3"}, Quorum: 2},
-			{At: at(12 * time.Millisecond), Type: "DELIVERED", Group: "billing", Attempt: 1, Consumer: "worker-7"},
+			{At: at(12 * time.Millisecond), Type: "DELIVERED", Group: "billing", Attempt: 1, Consumer: "worker-7", Until: at(30012 * time.Millisecond)},
 			{At: at(1500 * time.Millisecond), Type: "NACKED", Group: "billing", Attempt: 1, Reason: "the card processor answered with an error that is too long to show"},
 			{At: at(150 * time.Second), Type: "ACKNOWLEDGED", Group: "billing"},
 		},
@@ -132,7 +138,7 @@ orders, partition 1, offset 42
 
         0  ●  PUBLISHED     by 10.0.0.9, through gateway-1
    +4.2ms  │  REPLICATED    on node-1 node-2 node-3, quorum 2, led by node-1
-  +12.0ms  │  DELIVERED     billing, attempt 1, to worker-7
+  +12.0ms  │  DELIVERED     billing, attempt 1, to worker-7, until +30.01s
    +1.50s  │  NACKED        billing, attempt 1, the card processor answered wit…
    +2m30s  ●  ACKNOWLEDGED  billing
 
@@ -168,10 +174,11 @@ would delete  topic orders
 messages      7+
 size          700 B
 groups        a b
++: at least; not every partition's leader has answered
 `)
 	same(t, renderDeletion(&api.Deletion{Topic: "orders", Group: "billing", Messages: 7, InFlight: 2, Dead: 1}), `
 deleted    group billing of topic orders
-messages   7
+lag        7
 in flight  2
 dead       1
 `)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -10,23 +11,33 @@ type receipts struct {
 	Receipt []string `arg:"" help:"Receipts, as consume -o json shows them."`
 }
 
+// settled counts what became of receipts.
+type settled struct {
+	Settled int `json:"settled"`
+	Failed  int `json:"failed"`
+}
+
 // each settles one after the other, tells the ones that fail, and goes on.
 func (r *receipts) each(s *session, settle func(ctx context.Context, receipt string) error) error {
 	var failed error
+	var total settled
 	for _, one := range r.Receipt {
 		ctx, cancel := s.call()
 		err := settle(ctx, one)
 		cancel()
 		if err == nil {
+			total.Settled++
 			continue
 		}
+		total.Failed++
 		if len(r.Receipt) == 1 {
 			return err
 		}
-		failed = errPart
+		failed = cmpErr(failed, err)
 		fmt.Fprintf(s.err, "%.40s: %v\n", one, err)
 	}
-	return failed
+	err := s.show(total, func() string { return fmt.Sprintf("%d settled, %d failed\n", total.Settled, total.Failed) })
+	return errors.Join(partly(failed), err)
 }
 
 type ackCmd struct {

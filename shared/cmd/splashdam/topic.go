@@ -54,15 +54,22 @@ func (t *topicCreate) Run(s *session) error {
 	return s.show(out, func() string { return renderTopic(&out, s.width, s.painter()) })
 }
 
+// errNothingNamed: an update without a setting is a slip, and showing the topic would hide it.
+var errNothingNamed = wrongUsage("name at least one setting to change")
+
 type topicUpdate struct {
 	Topic         string `arg:"" help:"Name."`
 	topicSettings `embed:""`
 }
 
 func (t *topicUpdate) Run(s *session) error {
+	in := t.input()
+	if in == (api.TopicInput{}) {
+		return errNothingNamed
+	}
 	ctx, cancel := s.call()
 	defer cancel()
-	out, err := s.client.UpdateTopic(ctx, t.Topic, t.input())
+	out, err := s.client.UpdateTopic(ctx, t.Topic, in)
 	if err != nil {
 		return err
 	}
@@ -126,17 +133,26 @@ func renderTopics(list []api.TopicSummary, width int, paint painter) string {
 		return "no topics\n"
 	}
 	t := table{headers: []string{"TOPIC", "STATE", ">PARTS", ">MESSAGES", ">SIZE", ">IN/S", ">OUT/S"}}
+	some := false
 	for _, one := range list {
 		t.rows = append(t.rows, []string{one.Name, one.State, strconv.Itoa(one.PartitionCount), count(one.Messages) + partial(one.Partial),
 			size(one.Bytes), rate(one.PublishRate), rate(one.DeliverRate)})
+		some = some || one.Partial
 	}
-	return t.render(width, paint)
+	return t.render(width, paint) + partialNote(some)
 }
 
-// partial marks figures that some leaders did not answer for.
+// partial marks figures that some leaders did not answer for; partialNote explains the mark.
 func partial(p bool) string {
 	if p {
 		return "+"
+	}
+	return ""
+}
+
+func partialNote(p bool) string {
+	if p {
+		return "+: at least; not every partition's leader has answered\n"
 	}
 	return ""
 }
@@ -156,7 +172,7 @@ func renderTopic(t *api.Topic, width int, paint painter) string {
 		parts.rows = append(parts.rows, []string{strconv.FormatUint(uint64(p.Partition), 10), p.State, orDash(p.Leader),
 			replicas(p.Replicas), count(p.FirstOffset), count(p.NextOffset), size(p.Bytes)})
 	}
-	return pairs(rows) + "\n" + parts.render(width, paint)
+	return pairs(rows) + "\n" + parts.render(width, paint) + partialNote(t.Partial)
 }
 
 // replicas names the nodes; one that is away has a mark behind it.
@@ -172,8 +188,7 @@ func replicas(list []api.Replica) string {
 }
 
 func retention(time api.Duration, bytes int64, keep bool) string {
-	text, _ := time.MarshalText()
-	out := string(text)
+	out := time.String()
 	if time == 0 {
 		out = "no limit by time"
 	}
@@ -208,7 +223,12 @@ func renderDeletion(d *api.Deletion) string {
 	if d.DryRun {
 		verb = "would delete"
 	}
-	rows := [][2]string{{verb, what}, {"messages", count(d.Messages) + partial(d.Partial)}}
+	rows := [][2]string{{verb, what}}
+	if d.Group == "" {
+		rows = append(rows, [2]string{"messages", count(d.Messages) + partial(d.Partial)})
+	} else { // its messages stay
+		rows = append(rows, [2]string{"lag", count(d.Messages) + partial(d.Partial)})
+	}
 	if d.Bytes > 0 {
 		rows = append(rows, [2]string{"size", size(d.Bytes)})
 	}
@@ -221,5 +241,5 @@ func renderDeletion(d *api.Deletion) string {
 	if d.Dead > 0 {
 		rows = append(rows, [2]string{"dead", count(d.Dead)})
 	}
-	return pairs(rows)
+	return pairs(rows) + partialNote(d.Partial)
 }

@@ -37,7 +37,7 @@ func renderTrace(t *api.Trace, width int, paint painter) string {
 				mark = "●"
 			}
 			// 9 for the time, 1 for the mark, 12 for the type, 2 between each.
-			more := details(e)
+			more := details(e, first)
 			if width > 0 {
 				more = cut(more, width-28)
 			}
@@ -64,8 +64,8 @@ func sinceFirst(d time.Duration) string {
 	return "+" + span(d)
 }
 
-// details says who and why, the group first: it is what one looks for.
-func details(e *api.TraceEvent) string {
+// details says who and why, the group first: it is what one looks for. Times are as in the first column.
+func details(e *api.TraceEvent, first time.Time) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	if e.Group != "" {
@@ -96,7 +96,7 @@ func details(e *api.TraceEvent) string {
 		add("%s", e.Reason)
 	}
 	if !e.Until.IsZero() {
-		add("until %s", e.Until.UTC().Format("2006-01-02 15:04:05"))
+		add("until %s", sinceFirst(e.Until.Sub(first)))
 	}
 	return oneLine(strings.Join(parts, ", "))
 }
