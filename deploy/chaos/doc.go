@@ -1,0 +1,14 @@
+// Package chaos is a test, and nothing else: a cluster of real processes (3 log nodes, 3 coordinators, 2
+// gateways) under load while its parts are killed, frozen, restarted, wiped, damaged and starved of disk. It
+// proves from the outside that nothing acknowledged is lost.
+//
+//	go test ./deploy/chaos                                          a smoke of four faults, for CI
+//	go test ./deploy/chaos -run Chaos -chaos 10m -timeout 30m -v    all faults, for ten minutes
+//	go test ./deploy/chaos -run Failovers -failovers 50 -timeout 60m -v   write gaps by kind of failover
+//
+// The seed is printed and -chaos-seed sets it: the same faults come in the same order, at about the same times.
+//
+// Rules of a run: one fault at a time, and none before the last one is healed (every partition is written to
+// and all its replicas are there), but for "all at once". What replication can't stand twice (a wiped directory,
+// damaged files, a full disk) happens to one node only, chosen at the start.
+package chaos

@@ -1,0 +1,211 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/splashdam/splashdam/deploy/cluster"
+)
+
+// fault is one kind of trouble. run makes it and heals it, as far as restarting what was killed heals.
+type fault struct {
+	name string
+	// often weighs it among the others; once says that a run stands it a single time.
+	often int
+	once  bool
+	run   func(r *rig, ctx context.Context) error
+}
+
+// faults are all kinds.
+var faults = []fault{
+	{name: "node kill -9", often: 3, run: killNode},
+	{name: "leader kill -9", often: 3, run: killLeader},
+	{name: "node killed twice", often: 2, run: killTwice},
+	{name: "node frozen", often: 3, run: freezeNode},
+	{name: "node frozen briefly", often: 2, run: freezeBriefly},
+	{name: "node restart", often: 2, run: restartNode},
+	{name: "gateway kill -9", often: 2, run: killGateway},
+	{name: "gateway frozen", often: 1, run: freezeGateway},
+	{name: "gateway restart", often: 1, run: restartGateway},
+	{name: "coordinator kill -9", often: 2, run: killCoordinator},
+	{name: "coordinator frozen", often: 1, run: freezeCoordinator},
+	{name: "coordinators down", often: 1, run: coordinatorsDown},
+	{name: "all nodes kill -9", often: 1, run: killNodes},
+	{name: "everything kill -9", often: 1, run: killEverything},
+	{name: "damaged file", often: 2, run: damageFile},
+	{name: "truncated file", often: 2, run: truncateFile},
+	{name: "disk full", often: 1, run: fillDisk},
+	{name: "disk full at once", often: 1, run: fillDiskAtOnce},
+	{name: "wiped node", once: true, run: wipeNode},
+}
+
+// away is how long something is away: from nothing to past all leases.
+func (r *rig) away() time.Duration {
+	return time.Duration(r.random.Int64N(int64(5 * time.Second)))
+}
+
+func (r *rig) anyNode() *cluster.Member { return r.cluster.Node(1 + r.random.IntN(nodes)) }
+
+// leading is the node that leads most partitions.
+func (r *rig) leading(ctx context.Context) *cluster.Member {
+	leads, err := r.leads(ctx)
+	if err != nil {
+		return r.anyNode()
+	}
+	best := 1
+	for i := range leads {
+		if len(leads[i]) > len(leads[best]) {
+			best = i
+		}
+	}
+	return r.cluster.Node(best)
+}
+
+func (r *rig) kill(ctx context.Context, m *cluster.Member, away time.Duration) error {
+	r.say("kill -9 %s for %s", m.Name(), away.Round(time.Millisecond))
+	if err := m.Kill(); err != nil {
+		return err
+	}
+	pause(ctx, away)
+	return r.begin(ctx, m)
+}
+
+// begin starts a member that does not run.
+func (r *rig) begin(ctx context.Context, m *cluster.Member) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return m.Start(ctx)
+}
+
+func (r *rig) freeze(ctx context.Context, m *cluster.Member, away time.Duration) error {
+	r.say("SIGSTOP %s for %s", m.Name(), away.Round(time.Millisecond))
+	if err := m.Pause(); err != nil {
+		return err
+	}
+	pause(ctx, away)
+	return m.Resume()
+}
+
+func (r *rig) restart(ctx context.Context, m *cluster.Member) error {
+	r.say("restart %s", m.Name())
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return m.Restart(ctx)
+}
+
+func killNode(r *rig, ctx context.Context) error { return r.kill(ctx, r.anyNode(), r.away()) }
+
+func killLeader(r *rig, ctx context.Context) error { return r.kill(ctx, r.leading(ctx), r.away()) }
+
+// killTwice kills a node again while it is still coming up.
+func killTwice(r *rig, ctx context.Context) error {
+	m := r.anyNode()
+	if err := r.kill(ctx, m, r.away()/10); err != nil {
+		return err
+	}
+	pause(ctx, r.away()/10)
+	return r.kill(ctx, m, 0)
+}
+
+// freezeNode freezes a node until its lease has ended, and lets a zombie out.
+func freezeNode(r *rig, ctx context.Context) error {
+	return r.freeze(ctx, r.leading(ctx), 3*time.Second+r.away())
+}
+
+func freezeBriefly(r *rig, ctx context.Context) error { return r.freeze(ctx, r.anyNode(), r.away()/3) }
+
+func restartNode(r *rig, ctx context.Context) error { return r.restart(ctx, r.anyNode()) }
+
+func (r *rig) anyGateway() *cluster.Member { return r.cluster.Gateway(1 + r.random.IntN(gateways)) }
+
+func killGateway(r *rig, ctx context.Context) error { return r.kill(ctx, r.anyGateway(), r.away()) }
+
+func freezeGateway(r *rig, ctx context.Context) error { return r.freeze(ctx, r.anyGateway(), r.away()) }
+
+func restartGateway(r *rig, ctx context.Context) error { return r.restart(ctx, r.anyGateway()) }
+
+func (r *rig) anyCoordinator() *cluster.Member {
+	return r.cluster.Coordinator(1 + r.random.IntN(coordinators))
+}
+
+func killCoordinator(r *rig, ctx context.Context) error {
+	return r.kill(ctx, r.anyCoordinator(), r.away())
+}
+
+func freezeCoordinator(r *rig, ctx context.Context) error {
+	return r.freeze(ctx, r.anyCoordinator(), r.away()+2*time.Second)
+}
+
+// coordinatorsDown takes all of them away. Open segments go on without them.
+func coordinatorsDown(r *rig, ctx context.Context) error {
+	away := 5*time.Second + 2*r.away()
+	r.say("kill -9 all coordinators for %s", away.Round(time.Millisecond))
+	for i := 1; i <= coordinators; i++ {
+		if err := r.cluster.Coordinator(i).Kill(); err != nil {
+			return err
+		}
+	}
+	before := r.traffic.gaps.counts()
+	pause(ctx, away)
+	if !r.traffic.gaps.grew(before) {
+		return fmt.Errorf("a partition acknowledged nothing while the coordinators were away: %v, then %v", before, r.traffic.gaps.counts())
+	}
+	return r.startTogether(ctx, r.tier(coordinators, r.cluster.Coordinator))
+}
+
+func killNodes(r *rig, ctx context.Context) error {
+	away := r.away()
+	r.say("kill -9 all nodes for %s", away.Round(time.Millisecond))
+	all := r.tier(nodes, r.cluster.Node)
+	if err := killTogether(all); err != nil {
+		return err
+	}
+	pause(ctx, away)
+	return r.startTogether(ctx, all)
+}
+
+func killEverything(r *rig, ctx context.Context) error {
+	r.say("kill -9 everything")
+	tiers := [][]*cluster.Member{r.tier(coordinators, r.cluster.Coordinator), r.tier(nodes, r.cluster.Node), r.tier(gateways, r.cluster.Gateway)}
+	var all []*cluster.Member
+	for _, tier := range tiers {
+		all = append(all, tier...)
+	}
+	if err := killTogether(all); err != nil {
+		return err
+	}
+	for _, tier := range tiers {
+		if err := r.startTogether(ctx, tier); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rig) tier(n int, at func(int) *cluster.Member) (out []*cluster.Member) {
+	for i := 1; i <= n; i++ {
+		out = append(out, at(i))
+	}
+	return out
+}
+
+func killTogether(all []*cluster.Member) error {
+	var g errgroup.Group
+	for _, m := range all {
+		g.Go(m.Kill)
+	}
+	return g.Wait()
+}
+
+func (r *rig) startTogether(ctx context.Context, tier []*cluster.Member) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	for _, m := range tier {
+		g.Go(func() error { return m.Start(ctx) })
+	}
+	return g.Wait()
+}

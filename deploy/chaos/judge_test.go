@@ -1,0 +1,121 @@
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// drainWait is longer than a lease, so that what was under way when its consumer was cut off comes back.
+const drainWait = 3*lease + time.Minute
+
+// judge ends the traffic, reads everything, restarts everything, reads it again, and prints what there is to say.
+func (r *rig) judge(ctx context.Context) {
+	ran := time.Since(r.start)
+	r.traffic.gaps.begin("end")
+	left := r.traffic.drain(ctx, drainWait)
+	r.traffic.stopConsuming()
+	r.traffic.consumers.Wait()
+	report := r.traffic.check.Finish()
+	first := r.read(ctx, "at the end")
+	if err := killEverything(r, ctx); err != nil {
+		r.t.Errorf("the last restart: %v", err)
+	}
+	second := r.read(ctx, "after a last restart of everything")
+	if first.read != second.read {
+		r.t.Errorf("%d messages were read, and %d after a restart of everything", first.read, second.read)
+	}
+
+	var b strings.Builder
+	fmt.Fprintf(&b, "chaos: %s, seed flag and faults:\n", ran.Round(time.Second))
+	for _, name := range slices.Sorted(maps.Keys(r.counts)) {
+		fmt.Fprintf(&b, "  %3d %-26s longest write gap %s\n", r.counts[name], name, r.traffic.gaps.byFault()[name].length.Round(time.Millisecond))
+	}
+	fmt.Fprintf(&b, "acknowledged %d, refused %d, unknown outcome %d, read back %d\n", report.Stored, report.Refused, report.Unknown, first.read)
+	fmt.Fprintf(&b, "lost %d, phantom %d, damaged %d, offsets with two values %d, came back after ack %d, keys out of order %d\n",
+		report.Lost+first.lost+second.lost, report.Phantom+first.phantom+second.phantom, report.Damaged,
+		report.TwoValues+first.twoValues+second.twoValues, report.CameBack, report.OutOfOrder+report.KeyMoved)
+	fmt.Fprintf(&b, "delivered %d, redelivered %d, stored twice after an unknown outcome %d, acked %d, not acked at the end %d\n",
+		report.Delivered, report.Redelivered, report.Copies, report.Acked, left)
+	fmt.Fprintf(&b, "longest write gap %s\n", r.longest())
+	fmt.Fprintf(&b, "errors that clients saw: %v\n", r.traffic.errors)
+	for _, line := range r.alarms() {
+		fmt.Fprintln(&b, line)
+	}
+	r.t.Log(b.String())
+	if n := report.Violations(); n > 0 {
+		r.t.Errorf("%d promises were broken: %s", n, strings.Join(report.Examples, "; "))
+	}
+	if left > 0 {
+		r.t.Errorf("%d messages were not acknowledged %s after the last publish", left, drainWait)
+	}
+	if r.traffic.full.Load() {
+		r.t.Error("the checker's bound was reached: a shorter run")
+	}
+}
+
+func (r *rig) read(ctx context.Context, when string) audit {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	a, err := r.traffic.ledger.readAll(ctx, r.any, r.traffic.topic, partitions)
+	if err != nil {
+		r.t.Errorf("%s: %v", when, err)
+	} else if a.bad() > 0 {
+		r.t.Errorf("%s: %s", when, strings.Join(a.examples, "; "))
+	}
+	return a
+}
+
+func (r *rig) longest() time.Duration {
+	var most time.Duration
+	for _, g := range r.traffic.gaps.byFault() {
+		most = max(most, g.length)
+	}
+	return most.Round(time.Millisecond)
+}
+
+var (
+	message = regexp.MustCompile(`msg=("[^"]*"|\S+)`)
+	// fatal are lines that no fault excuses.
+	fatal = regexp.MustCompile(`an invariant is broken|^panic:|^fatal error:|DATA RACE`)
+)
+
+// excused says that a process may have died in pain: the victim, of its full disk.
+func (r *rig) excused(log string) bool {
+	return r.counts[diedFull] > 0 && filepath.Base(log) == r.cluster.Node(r.victim).Name()+".log"
+}
+
+// alarms counts the errors in the logs of all processes, and fails the test for those that no fault excuses.
+func (r *rig) alarms() (lines []string) {
+	logs, _ := filepath.Glob(filepath.Join(r.dir, "*.log"))
+	for _, name := range logs {
+		f, err := os.Open(name)
+		if err != nil {
+			continue
+		}
+		counts := map[string]int{}
+		scan := bufio.NewScanner(f)
+		scan.Buffer(nil, 1<<20)
+		for scan.Scan() {
+			line := scan.Text()
+			if fatal.MatchString(line) && !r.excused(name) {
+				r.t.Errorf("%s: %s", filepath.Base(name), line)
+			}
+			if strings.Contains(line, "level=ERROR") {
+				counts[message.FindString(line)]++
+			}
+		}
+		f.Close()
+		for _, m := range slices.Sorted(maps.Keys(counts)) {
+			lines = append(lines, fmt.Sprintf("  %s: %d times %s", filepath.Base(name), counts[m], m))
+		}
+	}
+	return lines
+}

@@ -1,0 +1,111 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/splashdam/splashdam/loadtest/checker"
+	"github.com/splashdam/splashdam/shared/client"
+)
+
+// traffic are the producers and consumers of a run, and what they saw.
+type traffic struct {
+	topic  string
+	seed   uint64
+	every  time.Duration    // between the publishes of a producer
+	one    []*client.Client // one for each gateway: what is sent once goes through one
+	check  *checker.Checker
+	ledger *ledger
+	gaps   *gaps
+	full   atomic.Bool // the checker's bound is reached
+
+	mu     sync.Mutex
+	errors map[string]int // "publish no_leader" and the like
+
+	stopProducing, stopConsuming context.CancelFunc
+	producers, consumers         sync.WaitGroup
+}
+
+// newTraffic connects to the gateways. Nothing is repeated by the client: what happens to each request is filed.
+func newTraffic(urls []string, topic string, seed uint64, partitions int, every time.Duration) (*traffic, error) {
+	tr := &traffic{topic: topic, seed: seed, every: every, ledger: newLedger(), errors: map[string]int{},
+		gaps:  newGaps(partitions, time.Now()),
+		check: checker.New(checker.Options{Run: uint32(seed), Fresh: true, Disturbed: true})}
+	for _, url := range urls {
+		c, err := client.New(client.Options{Servers: []string{url}, Retry: client.Retry{Attempts: 1}})
+		if err != nil {
+			return nil, err
+		}
+		tr.one = append(tr.one, c)
+	}
+	return tr, nil
+}
+
+// start begins to publish, with a producer for each partition, and to consume.
+func (tr *traffic) start(ctx context.Context, consumers int) {
+	producing, stop := context.WithCancel(ctx)
+	tr.stopProducing = stop
+	for p := range tr.gaps.counts() {
+		tr.producers.Go(func() { tr.produce(producing, p) })
+	}
+	consuming, stop := context.WithCancel(ctx)
+	tr.stopConsuming = stop
+	for i := range consumers {
+		tr.consumers.Go(func() { tr.consume(consuming, i) })
+	}
+}
+
+// drain ends the producers and waits until everything that is stored is acknowledged, and a little longer for
+// what should not come any more. It answers how many are left.
+func (tr *traffic) drain(ctx context.Context, atMost time.Duration) (left int) {
+	tr.stopProducing()
+	tr.producers.Wait()
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	for tr.check.Unacked() > 0 && ctx.Err() == nil {
+		pause(ctx, 50*time.Millisecond)
+	}
+	pause(ctx, 2*time.Second)
+	return tr.check.Unacked()
+}
+
+// end ends everybody.
+func (tr *traffic) end() {
+	tr.stopProducing()
+	tr.stopConsuming()
+	tr.producers.Wait()
+	tr.consumers.Wait()
+	for _, c := range tr.one {
+		c.Close()
+	}
+}
+
+// note counts an error by its code.
+func (tr *traffic) note(what string, err error) {
+	code := "not_connected"
+	var e *client.Error
+	if errors.As(err, &e) {
+		code = e.Code
+	}
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.errors[what+" "+code]++
+}
+
+func retryable(err error) bool {
+	var e *client.Error
+	return !errors.As(err, &e) || e.Retryable
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
