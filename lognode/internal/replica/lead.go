@@ -119,6 +119,7 @@ func (p *Partition) resign(cause error, end *mq.Position) {
 	}
 	p.lead = nil
 	p.close(l)
+	p.env.Timers.Forget(p) // of the machine that ends here; over a roll it lives on, and so do its timers
 	for _, b := range l.batches {
 		p.env.Waiting.Add(-int64(len(b.body)))
 		b.reply.fail(cause)
@@ -158,7 +159,6 @@ func (p *Partition) close(l *leadership) {
 	if l.behind != nil {
 		l.behind.Stop()
 	}
-	p.env.Timers.Forget(p)
 }
 
 // sealedBy stops the leader at once when a replica, a peer or etcd says that its segment is sealed. Answers

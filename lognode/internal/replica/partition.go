@@ -176,21 +176,17 @@ func (p *Partition) run() {
 	}
 }
 
-// beside runs work that may block on a goroutine of its own, within the node's bound, and waits for none.
+// beside runs work that may block on a goroutine of its own, within the node's bound, and waits for none. When
+// the partition ends first the work runs all the same, with an ended context: it may owe somebody an answer.
 func (p *Partition) beside(work func(ctx context.Context)) {
 	p.work.Add(1)
 	go func() {
 		defer p.work.Done()
 		select {
 		case p.env.Readers <- struct{}{}:
+			defer func() { <-p.env.Readers }()
 		case <-p.ctx.Done():
 		}
-		defer func() {
-			select {
-			case <-p.env.Readers:
-			default:
-			}
-		}()
 		work(p.ctx)
 	}()
 }

@@ -77,6 +77,25 @@ func TestNackCountsAttemptsOverRestart(t *testing.T) {
 	}
 }
 
+func TestLeasesRunOutAfterARoll(t *testing.T) {
+	o := newOne(t)
+	o.group(1, func(s *mq.GroupSettings) { s.Lease, s.Backoff.Initial = mq.Duration(mq.MinLease), 0 })
+	o.publish("a")
+	if m := o.receive(1, 1); len(m) != 1 {
+		t.Fatalf("got %+v", m)
+	}
+	o.open()
+	for { // the publish woke the group too; only the end of the lease makes the message ready again
+		<-o.woken
+		if m := o.receive(1, 1); len(m) == 1 {
+			if m[0].attempt != 2 {
+				t.Fatalf("attempt %d", m[0].attempt)
+			}
+			return
+		}
+	}
+}
+
 func TestUnconfirmedHandoverComesBackUncounted(t *testing.T) { // museum 41
 	o := newOne(t)
 	o.group(1, nil)
