@@ -22,14 +22,15 @@ type fakeNode struct {
 	mqpb.UnimplementedLogNodeServer
 	addr string
 
-	mu      sync.Mutex
-	first   map[mq.PartitionID]uint64
-	logs    map[mq.PartitionID][]fakeMessage
-	groups  map[uint64]*mqpb.Group // by id, as they were ensured
-	held    map[mq.PartitionID][]*mqpb.HeldMessage
-	traces  map[uint64]*mqpb.TraceResponse // by offset
-	refuses error                          // what every control call answers
-	onRead  func(*frame.Read)              // told of every read after its answer was made
+	mu         sync.Mutex
+	first      map[mq.PartitionID]uint64
+	logs       map[mq.PartitionID][]fakeMessage
+	groups     map[uint64]*mqpb.Group // by id, as they were ensured
+	held       map[mq.PartitionID][]*mqpb.HeldMessage
+	traces     map[uint64]*mqpb.TraceResponse // by offset
+	refuses    error                          // what every control call answers
+	takingOver int                            // how many more times PartitionFigures finds it not leading yet
+	onRead     func(*frame.Read)              // told of every read after its answer was made
 }
 
 type fakeMessage struct {
@@ -206,6 +207,10 @@ func (n *fakeNode) PartitionFigures(_ context.Context, r *mqpb.PartitionFiguresR
 	defer n.mu.Unlock()
 	if n.refuses != nil {
 		return nil, mqpb.Status(n.refuses)
+	}
+	if n.takingOver > 0 {
+		n.takingOver--
+		return nil, mqpb.Status(mqerr.New(mqerr.NoLeader, "this node does not lead the partition"))
 	}
 	out := &mqpb.PartitionFiguresResponse{}
 	for _, p := range r.GetPartitions() {

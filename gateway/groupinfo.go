@@ -65,7 +65,7 @@ func describeGroupPartition(p mq.PartitionID, f told[*mqpb.GroupFigures], now ti
 	out.GroupFigures = api.GroupFigures{Lag: a.GetLag(), Ready: a.GetReady(), InFlight: a.GetLeased(), Waiting: a.GetWaiting(), Dead: a.GetDead()}
 	if stamp := a.GetOldestStamp(); stamp > 0 && a.GetLag() > 0 {
 		// Another clock stamped the message: never less than zero, and no finer than is true.
-		out.OldestAge = api.Duration(max(0, now.Sub(time.Unix(0, stamp))).Round(time.Millisecond))
+		out.OldestAge = api.Duration(max(0, now.Sub(time.Unix(0, stamp))).Truncate(time.Millisecond)) // never older than it is
 	}
 	return out
 }

@@ -339,6 +339,7 @@ func (l *leader) settle(f *frame.Settle) *frame.Settled {
 		case it.Outcome == frame.OutcomeNack:
 			delete(d.leased, r.Offset)
 			d.again = append(d.again, r.Offset)
+			out.Until[i] = 1_800_000_000_000_000_000 + it.Delay
 		case it.Outcome == frame.OutcomeReject:
 			delete(d.leased, r.Offset)
 		case it.Outcome == frame.OutcomeExtend:

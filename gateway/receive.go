@@ -158,12 +158,8 @@ func (r *receive) parseForm(c echo.Context) (err error) {
 		}
 		r.max = 1
 	}
-	switch v := c.QueryParam("encoding"); v {
-	case "":
-	case api.EncodingBase64:
-		r.base64 = true
-	default:
-		return badParameter("query/encoding", "must be base64, not %.40q", v)
+	if r.base64, err = queryEncoding(c); err != nil {
+		return err
 	}
 	for _, part := range strings.Split(c.Request().Header.Get(echo.HeaderAccept), ",") {
 		if kind, _, err := mime.ParseMediaType(part); err == nil && kind == ndjson {

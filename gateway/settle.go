@@ -29,7 +29,7 @@ type settlement struct {
 	items  []frame.SettleItem
 	from   []mq.PartitionID // where each receipt belongs
 	errs   []*mqerr.Error
-	until  []int64 // extend: the lease's new end, Unix nanoseconds
+	until  []int64 // extend: the lease's new end, nack: the retry; Unix nanoseconds
 	single bool    // the one-receipt form: a failure is the answer itself
 }
 
@@ -153,6 +153,9 @@ func (s *settlement) sendTo(ctx context.Context, p mq.PartitionID, at []int) {
 
 var actNames = [...]string{frame.OutcomeAck: "ack", frame.OutcomeNack: "nack", frame.OutcomeReject: "reject", frame.OutcomeExtend: "extend"}
 
+// untilNames say what a result's time is.
+var untilNames = [len(actNames)]string{frame.OutcomeNack: `"retry_at":"`, frame.OutcomeExtend: `"lease_expires_at":"`}
+
 // count adds the results to the metrics.
 func (s *settlement) count() {
 	var counts [len(actNames)][2]int
@@ -197,8 +200,8 @@ func (s *settlement) answer(c echo.Context) error {
 		case err != nil:
 			b = append(b, `"error":`...)
 			b = appendItemError(b, err)
-		case s.until[i] != 0:
-			b = append(b, `"lease_expires_at":"`...)
+		case s.until[i] != 0 && untilNames[s.items[i].Outcome] != "":
+			b = append(b, untilNames[s.items[i].Outcome]...)
 			b = appendTime(b, s.until[i])
 			b = append(b, '"')
 		}

@@ -47,6 +47,9 @@ func TestSettleReportsEachReceipt(t *testing.T) {
 			t.Errorf("lease of result %d ends at %d, want %d", i, got, want)
 		}
 	}
+	if nack := s.Results[4]; nack.RetryAt.Unix() != 1_800_000_005 || !nack.LeaseExpiresAt.IsZero() {
+		t.Errorf("the nack's result: %+v", nack)
+	}
 	if a := e.post("/v1/ack", `{"receipts":[`+r(4)+`,`+r(5)+`]}`); a.status != 200 || a.body != `{"results":[{},{}],"failed":0}`+"\n" {
 		t.Errorf("ack: %d %s", a.status, a.body)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
 	"github.com/splashdam/splashdam/shared/mqpb"
 )
 
@@ -41,6 +42,9 @@ func (g *Gateway) summary(t meta.Topic, figures map[mq.PartitionID]told[*mqpb.Pa
 		f := figures[p]
 		if f.err != nil {
 			out.Partial = true
+			if takingOver(f.err) && out.State != api.StateDeleting {
+				out.State = api.StateOpening
+			}
 			continue
 		}
 		out.Messages += f.answer.GetNext() - min(f.answer.GetFirst(), f.answer.GetNext())
@@ -80,6 +84,9 @@ func (g *Gateway) partitionState(h *mq.Head) string {
 	return api.StateReady
 }
 
+// takingOver says that a node which etcd names as leader has not begun to lead.
+func takingOver(err error) bool { return mqerr.Is(err, mqerr.NoLeader) || mqerr.Is(err, mqerr.NotLeader) }
+
 // livingReplicas counts the replicas whose store is registered.
 func (g *Gateway) livingReplicas(s *mq.Segment) int {
 	living := 0
@@ -108,6 +115,9 @@ func (g *Gateway) describePartition(p mq.PartitionID, f told[*mqpb.PartitionFigu
 		}
 	}
 	if f.err != nil {
+		if takingOver(f.err) {
+			out.State = api.StateOpening
+		}
 		out.Error = api.ItemErrorOf(f.err)
 		return out
 	}

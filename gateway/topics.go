@@ -172,7 +172,27 @@ func (g *Gateway) answerChanged(c echo.Context, t meta.Topic, created bool, wait
 		status = http.StatusCreated
 		c.Response().Header().Set(echo.HeaderLocation, "/v1/topics/"+t.Name)
 	}
-	return g.answerTopic(c, status, t)
+	// A leader that etcd names begins to lead a moment later, and only then takes messages.
+	about := g.describeTopic(ctx, t)
+	for about.State == api.StateOpening && pause(waitCtx, takeOverPoll) {
+		about = g.describeTopic(ctx, t)
+	}
+	return writeTopic(c, status, t, about)
+}
+
+// takeOverPoll is how often a leader that was just named is asked whether it leads.
+const takeOverPoll = 25 * time.Millisecond
+
+// pause passes the time, and says whether ctx still lives.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // led says whether every partition of a topic has a leader that lives.
@@ -208,8 +228,12 @@ func (g *Gateway) handleGetTopic(c echo.Context) error {
 }
 
 func (g *Gateway) answerTopic(c echo.Context, status int, t meta.Topic) error {
+	return writeTopic(c, status, t, g.describeTopic(c.Request().Context(), t))
+}
+
+func writeTopic(c echo.Context, status int, t meta.Topic, about api.Topic) error {
 	c.Response().Header().Set("ETag", etag(t.Revision))
-	return answerJSON(c, status, g.describeTopic(c.Request().Context(), t))
+	return answerJSON(c, status, about)
 }
 
 // handleListTopics answers the topics by name, a page at a time.

@@ -20,6 +20,7 @@ func TestTopics(t *testing.T) {
 	t.Run("conditions", func(t *testing.T) { testTopicConditions(t, h) })
 	t.Run("figures", func(t *testing.T) { testTopicFigures(t, h) })
 	t.Run("no leader", func(t *testing.T) { testTopicWithoutLeader(t, h) })
+	t.Run("take over", func(t *testing.T) { testTopicTakeOver(t, h) })
 	t.Run("list", func(t *testing.T) { testTopicList(t, h) })
 	t.Run("bad input", func(t *testing.T) { testTopicBadInput(t, h) })
 }
@@ -97,6 +98,20 @@ func testTopicFigures(t *testing.T, h *harness) {
 	got = decodeAs[api.Topic](t, h.ok(200, "GET", "/v1/topics/figures", ""))
 	if !got.Partial || got.Partitions[0].Error == nil || got.Partitions[0].Error.Code != "overloaded" || got.Partitions[0].Leader != "node-1" {
 		t.Errorf("with a leader that refuses: %+v", got)
+	}
+}
+
+// A leader that etcd names and that has not begun to lead: a change waits for it, a look says so.
+func testTopicTakeOver(t *testing.T, h *harness) {
+	h.node.set(func() { h.node.takingOver = 2 })
+	made := decodeAs[api.Topic](t, h.ok(201, "PUT", "/v1/topics/taken-over", ""))
+	if made.State != api.StateReady || made.Partial || made.Partitions[0].Error != nil {
+		t.Errorf("made: %+v", made)
+	}
+	h.node.set(func() { h.node.takingOver = 1 })
+	got := decodeAs[api.Topic](t, h.ok(200, "GET", "/v1/topics/taken-over", ""))
+	if got.State != api.StateOpening || !got.Partial || got.Partitions[0].State != api.StateOpening {
+		t.Errorf("looked at: %+v", got)
 	}
 }
 

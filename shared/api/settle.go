@@ -41,7 +41,8 @@ type ActRequest struct {
 
 // SettleResult is the result for one receipt; without Error it is done and committed.
 type SettleResult struct {
-	LeaseExpiresAt time.Time  `json:"lease_expires_at,omitzero"` // extend
+	LeaseExpiresAt time.Time  `json:"lease_expires_at,omitzero"` // extend: the lease's new end
+	RetryAt        time.Time  `json:"retry_at,omitzero"`         // nack: when it is ready again
 	Error          *ItemError `json:"error,omitempty"`
 }
 
