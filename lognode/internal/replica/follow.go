@@ -16,8 +16,11 @@ type held struct {
 	damaged bool // answers unknown, which is never an empty tail (R3)
 	// ack answers the leader on the stream that entries last came by; nil before any did.
 	ack func(frame.Ack)
-	// settled are those who wait for the seal to be answerable.
+	// settled are those who wait for everything given to the disk to be durable: a seal, a copy.
 	settled []func()
+	// ended: the decided end is on disk, so that the store takes copies up to it; ending are those who wait for that.
+	ended  bool
+	ending []func()
 }
 
 // Adopt takes up a segment that the store holds: at start, or after Create.
@@ -26,7 +29,7 @@ func (p *Partition) Adopt(info store.SegmentInfo) {
 		if p.copies[info.Segment.ID] != nil {
 			return
 		}
-		p.copies[info.Segment.ID] = &held{damaged: info.Damaged,
+		p.copies[info.Segment.ID] = &held{damaged: info.Damaged, ended: info.End != nil,
 			copy: segment.NewReplica(info.Segment, info.Tail, info.Last, info.SealFlag, info.End)}
 		p.lookForLead()
 	})
@@ -84,12 +87,11 @@ func (p *Partition) write(h *held, e *mq.Entry, raw []byte) {
 func (p *Partition) notWritten(h *held, at mq.Position, err error) {
 	if !full(err) {
 		p.log.Error("an entry could not be made durable", "segment", h.copy.Segment().ID, "err", err)
-		return
 	}
 	if !h.copy.Unqueue(at) {
 		return
 	}
-	if ack := h.ack; ack != nil {
+	if ack := h.ack; ack != nil && full(err) {
 		time.AfterFunc(retryGive, func() {
 			p.post(func() {
 				ack(frame.Ack{Segment: h.copy.Segment().ID, Tail: h.copy.Queued(), State: frame.AckGap})
@@ -222,47 +224,71 @@ func (p *Partition) state(h *held) State {
 func (p *Partition) Copy(id mq.SegmentID, end mq.Position, entries []mq.Entry, raw [][]byte, done func(known bool, tail mq.Position)) {
 	ok := p.post(func() {
 		h := p.copies[id]
-		if h == nil || h.damaged {
+		if h == nil || h.damaged || !p.decideEnd(h, end, func() { p.take(h, entries, raw, done) }) {
 			done(false, mq.Position{})
-			return
 		}
-		if !p.decideEnd(h, end) {
-			done(false, mq.Position{})
-			return
-		}
-		for i := range entries {
-			if v := h.copy.Copied(&entries[i]); v == segment.Take {
-				p.write(h, &entries[i], raw[i])
-			} else if v != segment.Have {
-				break
-			}
-		}
-		answer := func() { done(true, h.copy.Tail()) }
-		if h.copy.Settled() {
-			answer()
-			return
-		}
-		h.settled = append(h.settled, answer)
 	})
 	if !ok {
 		done(false, mq.Position{})
 	}
 }
 
-// decideEnd records a decided end, on disk too, and cuts what is longer.
-func (p *Partition) decideEnd(h *held, end mq.Position) bool {
-	if h.copy.End() != nil && *h.copy.End() == end {
-		return true
+// take writes copies in order and answers the tail once they are durable.
+func (p *Partition) take(h *held, entries []mq.Entry, raw [][]byte, done func(bool, mq.Position)) {
+	for i := range entries {
+		if v := h.copy.Copied(&entries[i]); v == segment.Take {
+			p.write(h, &entries[i], raw[i])
+		} else if v != segment.Have {
+			break
+		}
 	}
+	h.settled = append(h.settled, func() { done(true, h.copy.Tail()) })
+	p.settle(h)
+}
+
+// decideEnd records a decided end, on disk too, cuts what is longer, and then runs then (nil for nothing). It is false
+// if another end was decided before, which no controller may do.
+func (p *Partition) decideEnd(h *held, end mq.Position, then func()) bool {
+	first := h.copy.End() == nil
 	if _, err := h.copy.SetEnd(end); err != nil {
 		p.stop(err)
 		return false
 	}
-	id := h.copy.Segment().ID
-	p.beside(func(context.Context) {
-		if err := p.env.Store.SetEnd(id, end); err != nil {
-			p.log.Error("the decided end could not be recorded", "segment", id, "err", err)
+	if h.ended {
+		if then != nil {
+			then()
 		}
-	})
+		return true
+	}
+	if then != nil {
+		h.ending = append(h.ending, then)
+	}
+	if first {
+		p.storeEnd(h, end)
+	}
 	return true
 }
+
+// storeEnd makes the end durable beside the partition, and tries again until it is.
+func (p *Partition) storeEnd(h *held, end mq.Position) {
+	id := h.copy.Segment().ID
+	p.beside(func(ctx context.Context) {
+		err := p.env.Store.SetEnd(id, end)
+		p.post(func() {
+			if err != nil {
+				p.log.Error("the decided end could not be recorded", "segment", id, "err", err)
+				time.AfterFunc(retryEnd, func() { p.post(func() { p.storeEnd(h, end) }) })
+				return
+			}
+			h.ended = true
+			ending := h.ending
+			h.ending = nil
+			for _, f := range ending {
+				f()
+			}
+		})
+	})
+}
+
+// retryEnd is when an end that could not be recorded is tried again.
+const retryEnd = time.Second
