@@ -85,7 +85,9 @@ func (g *Gateway) partitionState(h *mq.Head) string {
 }
 
 // takingOver says that a node which etcd names as leader has not begun to lead.
-func takingOver(err error) bool { return mqerr.Is(err, mqerr.NoLeader) || mqerr.Is(err, mqerr.NotLeader) }
+func takingOver(err error) bool {
+	return mqerr.Is(err, mqerr.NoLeader) || mqerr.Is(err, mqerr.NotLeader)
+}
 
 // livingReplicas counts the replicas whose store is registered.
 func (g *Gateway) livingReplicas(s *mq.Segment) int {

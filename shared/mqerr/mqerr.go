@@ -108,7 +108,7 @@ var table = map[Code]row{
 	MetadataUnavailable: {"metadata_unavailable", 503, true, "The coordinators can't be reached; send it again."},
 	NotLeader:           {"not_leader", 503, true, "Another node leads the partition."},
 	StorageFull:         {"storage_full", 507, true, "The disks are nearly full; settle or remove messages, or add nodes."},
-	OutcomeUnknown:      {"outcome_unknown", 504, true, "The request may or may not have been carried out; repeat it with the same Idempotency-Key."},
+	OutcomeUnknown:      {"outcome_unknown", 504, true, "The request may or may not have been carried out; repeating it may do it twice."},
 	Cancelled:           {"cancelled", 499, true, "The caller went away."},
 }
 

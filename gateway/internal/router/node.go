@@ -91,7 +91,7 @@ func newNode(r *Router, name, addr string) (*node, error) {
 // away is the error while no stream is open.
 func (n *node) away() error {
 	if err := n.lastErr.Load(); err != nil {
-		return mqerr.New(mqerr.NoLeader, "node %s can't be reached: %w", n.name, *err)
+		return mqerr.New(mqerr.NoLeader, "node %s can't be reached: %s", n.name, reason(*err))
 	}
 	return mqerr.New(mqerr.NoLeader, "node %s is not connected yet", n.name)
 }

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/status"
+
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/link"
 	"github.com/splashdam/splashdam/shared/meta"
@@ -136,7 +138,7 @@ func wait(ctx, router context.Context, changes <-chan struct{}, pause time.Durat
 func (r *Router) try(ctx context.Context, p mq.PartitionID, t frame.Type, body link.Encoder, repeatable bool) (a Answer, again bool, err error) {
 	s, err := r.session(p)
 	if err != nil {
-		return Answer{}, !mqerr.Is(err, mqerr.Draining), err
+		return Answer{}, !mqerr.Is(err, mqerr.Draining) && !mqerr.Is(err, mqerr.TopicNotFound), err
 	}
 	got, answer, sent, err := s.caller.Call(ctx, t, body)
 	if err == nil {
@@ -158,9 +160,18 @@ func (r *Router) try(ctx context.Context, p mq.PartitionID, t frame.Type, body l
 	case errors.Is(err, link.ErrFull):
 		return Answer{}, false, mqerr.New(mqerr.Overloaded, "node %s reads too slowly", s.node)
 	case sent && !repeatable:
-		return Answer{}, false, mqerr.New(mqerr.OutcomeUnknown, "the connection to node %s broke: %w", s.node, err)
+		return Answer{}, false, mqerr.New(mqerr.OutcomeUnknown, "the connection to node %s broke: %s", s.node, reason(err))
 	}
-	return Answer{}, true, mqerr.New(mqerr.NoLeader, "partition %s: node %s: %w", p, s.node, err)
+	return Answer{}, true, mqerr.New(mqerr.NoLeader, "partition %s: node %s: %s", p, s.node, reason(err))
+}
+
+// reason is the text of an error of a connection, without gRPC's words around it.
+func reason(err error) string {
+	var s interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &s) {
+		return s.GRPCStatus().Message()
+	}
+	return err.Error()
 }
 
 // nothingDone lists the answers after which the same request may be sent elsewhere or later.
@@ -186,8 +197,12 @@ func (r *Router) look(p mq.PartitionID, err error) {
 	}
 }
 
-// Leader is the name and the address of the node that leads a partition according to the view.
+// Leader is the name and the address of the node that leads a partition according to the view. A deleted
+// topic, which never has one again, is TopicNotFound.
 func (r *Router) Leader(p mq.PartitionID) (name, addr string, err error) {
+	if t, ok := r.cfg.View.TopicByID(p.Topic); ok && t.Deleted {
+		return "", "", mqerr.New(mqerr.TopicNotFound, "topic %s was deleted", t.Name)
+	}
 	h, ok := r.cfg.View.Head(p)
 	if !ok || h.Open == nil {
 		return "", "", mqerr.New(mqerr.NoLeader, "partition %s has no open segment", p)

@@ -274,8 +274,11 @@ func renderGroup(g *api.Group, width int, paint painter) string {
 	}
 	t := table{headers: []string{">PART", ">CURSOR", ">NEXT", ">LAG", ">IN FLIGHT", ">WAITING", ">DEAD", ">OLDEST"}}
 	for _, p := range g.Partitions {
-		t.rows = append(t.rows, []string{strconv.FormatUint(uint64(p.Partition), 10), count(p.Cursor), count(p.NextOffset), count(p.Lag),
-			count(p.InFlight), count(p.Waiting), count(p.Dead), age(p.OldestAge)})
+		figures := []string{count(p.Cursor), count(p.NextOffset), count(p.Lag), count(p.InFlight), count(p.Waiting), count(p.Dead), age(p.OldestAge)}
+		if p.Error != nil { // nobody knows
+			figures = []string{"-", "-", "-", "-", "-", "-", "-"}
+		}
+		t.rows = append(t.rows, append([]string{strconv.FormatUint(uint64(p.Partition), 10)}, figures...))
 	}
 	return pairs(rows) + "\n" + t.render(width, paint) + partialNote(g.Partial)
 }

@@ -52,6 +52,7 @@ func TestTopicDescription(t *testing.T) {
 			{Partition: 0, State: "ready", Leader: "node-1", FirstOffset: 10, NextOffset: 25, Bytes: 2048,
 				Replicas: []api.Replica{{Node: "node-1", Alive: true}, {Node: "node-2", Alive: true}, {Node: "node-3"}}},
 			{Partition: 1, State: "opening", NextOffset: 15, Bytes: 2048},
+			{Partition: 2, State: "opening", Error: &api.ItemError{Code: "no_leader"}},
 		},
 	}
 	same(t, renderTopic(&topic, 80, plain), `
@@ -69,6 +70,8 @@ compression      none
 PART  STATE    LEADER  REPLICAS               FIRST  NEXT    SIZE
    0  ready    node-1  node-1 node-2 node-3!     10    25  2.0 kB
    1  opening  -       -                          0    15  2.0 kB
+   2  opening  -       -                          -     -       -
+!: away
 `)
 }
 
@@ -76,7 +79,8 @@ func TestGroupDescription(t *testing.T) {
 	g := api.Group{Name: "billing", Topic: "orders", State: "paused", Settings: mq.DefaultGroupSettings(),
 		GroupFigures: api.GroupFigures{Lag: 12, Ready: 9, InFlight: 2, Waiting: 1, Dead: 3, OldestAge: api.Duration(90 * time.Second)},
 		Partitions: []api.GroupPartition{{Partition: 0, Cursor: 100, NextOffset: 112,
-			GroupFigures: api.GroupFigures{Lag: 12, InFlight: 2, Waiting: 1, Dead: 3, OldestAge: api.Duration(1500 * time.Millisecond)}}}}
+			GroupFigures: api.GroupFigures{Lag: 12, InFlight: 2, Waiting: 1, Dead: 3, OldestAge: api.Duration(1500 * time.Millisecond)}},
+			{Partition: 1, Error: &api.ItemError{Code: "no_leader"}}}}
 	same(t, renderGroup(&g, 80, plain), `
 group          billing of topic orders
 state          paused
@@ -90,6 +94,7 @@ max in flight  10000 per partition
 
 PART  CURSOR  NEXT  LAG  IN FLIGHT  WAITING  DEAD  OLDEST
    0     100   112   12          2        1     3   1.50s
+   1       -     -    -          -        -     -       -
 `)
 }
 

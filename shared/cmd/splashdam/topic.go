@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -168,11 +169,21 @@ func renderTopic(t *api.Topic, width int, paint painter) string {
 		{"largest message", size(uint64(set.MaxMessageBytes))}, {"compression", set.Compression},
 	}
 	parts := table{headers: []string{">PART", "STATE", "LEADER", "REPLICAS", ">FIRST", ">NEXT", ">SIZE"}}
+	away := false
 	for _, p := range t.Partitions {
-		parts.rows = append(parts.rows, []string{strconv.FormatUint(uint64(p.Partition), 10), p.State, orDash(p.Leader),
-			replicas(p.Replicas), count(p.FirstOffset), count(p.NextOffset), size(p.Bytes)})
+		figures := []string{count(p.FirstOffset), count(p.NextOffset), size(p.Bytes)}
+		if p.Error != nil { // nobody knows
+			figures = []string{"-", "-", "-"}
+		}
+		parts.rows = append(parts.rows, append([]string{strconv.FormatUint(uint64(p.Partition), 10), p.State, orDash(p.Leader),
+			replicas(p.Replicas)}, figures...))
+		away = away || slices.ContainsFunc(p.Replicas, func(r api.Replica) bool { return !r.Alive })
 	}
-	return pairs(rows) + "\n" + parts.render(width, paint) + partialNote(t.Partial)
+	note := partialNote(t.Partial)
+	if away {
+		note += "!: away\n"
+	}
+	return pairs(rows) + "\n" + parts.render(width, paint) + note
 }
 
 // replicas names the nodes; one that is away has a mark behind it.
