@@ -27,6 +27,8 @@ type controller struct {
 	made    map[mq.TopicID]uint32    // partitions made that the view may not show yet
 	calm    time.Time                // before it, only restarts are acted upon
 	suspect map[mq.StoreID]bool
+	// balanced is when leaders were spread last.
+	balanced time.Time
 }
 
 // control runs the controller's loops until ctx ends, which is when the lease does.

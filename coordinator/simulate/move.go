@@ -178,7 +178,7 @@ func (m *move) create() {
 			takers = append(takers, seal.Taker{Node: n, Incarnation: x.Incarnation})
 		}
 	}
-	next, _, ok := seal.Plan(m.head(), m.end, m.replicas(), takers)
+	next, _, ok := seal.Plan(m.head(), m.end, m.replicas(), takers, "")
 	if !ok {
 		m.waits()
 		return

@@ -119,3 +119,51 @@ func TestEndLostNodeIsReplaced(t *testing.T) {
 		t.Errorf("after the repair: %v", got)
 	}
 }
+
+// leaderOf is the open segment of a topic's partition 0 as etcd has it.
+func leaderOf(t *testing.T, store *meta.Store, view *meta.View, topic string) *mq.Segment {
+	t.Helper()
+	ctx := ctxFor(t)
+	must(t, view.WaitFor(ctx, func(v *meta.View) bool { _, ok := v.Topic(topic); return ok }))
+	tp, _ := view.Topic(topic)
+	head, err := store.Head(ctx, mq.PartitionID{Topic: tp.ID})
+	must(t, err)
+	if head.Open == nil {
+		t.Fatal("no open segment")
+	}
+	return head.Open
+}
+
+// A leader moves where an operator wants it, and away from a node that is drained; publishing goes on, and a
+// receipt that the old leader gave still settles.
+func TestEndMoveAndDrain(t *testing.T) {
+	c := start(t, Options{Nodes: 3})
+	store, view := chains(t, c)
+	one := via(t, c, 1)
+	one.topic("moved", `{"partitions":1}`)
+	one.publish("moved", "v-0")
+	got := one.receiveN("moved", "g", 1, "")
+	seg := leaderOf(t, store, view, "moved")
+	to := seg.Replicas[(seg.ReplicaIndex(seg.Leader.Store)+1)%3]
+	must(t, store.SetMove(ctxFor(t), seg.Partition, meta.Move{Segment: seg.ID, To: to.Store}))
+	led := func(by mq.StoreID) func(*meta.View) bool {
+		return func(v *meta.View) bool {
+			h, ok := v.Head(seg.Partition)
+			return ok && h.Open != nil && h.Open.Leader.Store == by
+		}
+	}
+	must(t, view.WaitFor(ctxFor(t), led(to.Store)))
+	publishAnyway(t, one, "moved", "v-1")
+	one.settle("ack", got, "")
+
+	must(t, store.SetDrain(ctxFor(t), to.Node, true))
+	must(t, view.WaitFor(ctxFor(t), func(v *meta.View) bool {
+		h, _ := v.Head(seg.Partition)
+		return h.Open != nil && h.Open.ReplicaIndex(to.Store) < 0
+	}))
+	publishAnyway(t, one, "moved", "v-2")
+	must(t, store.SetDrain(ctxFor(t), to.Node, false))
+	if rest := values(one.receiveN("moved", "g", 2, "")); !slices.Equal(rest, []string{"v-1", "v-2"}) {
+		t.Errorf("after the moves: %v", rest)
+	}
+}

@@ -51,6 +51,7 @@ func (d *data) kinds() []*kind {
 	out := []*kind{
 		d.clusterKind(), named(prefixNodes, d.nodes), named(prefixGateways, d.gateways),
 		named(prefixCoordinators, d.coordinators), d.topicKind(), d.deletedKind(), d.headKind(), d.groupKind(), d.secretKind(),
+		named(prefixDrains, d.drains),
 	}
 	for _, k := range out {
 		withMods(k)

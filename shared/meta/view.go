@@ -34,6 +34,8 @@ type data struct {
 	gateways     map[string]Gateway
 	coordinators map[string]Coordinator
 	reports      map[string]Report
+	drains       map[string]Drain
+	moves        map[string]Move
 	topics       map[string]Topic
 	topicNames   map[mq.TopicID]string
 	deleted      map[mq.TopicID]Topic
@@ -57,6 +59,7 @@ func NewView(s *Store, log *slog.Logger, options ...ViewOption) *View {
 		s: s, log: log, recheck: time.Minute,
 		ready: make(chan struct{}), subs: map[chan struct{}]struct{}{},
 		data: data{
+			drains: map[string]Drain{}, moves: map[string]Move{},
 			nodes: map[string]Node{}, gateways: map[string]Gateway{}, coordinators: map[string]Coordinator{},
 			reports: map[string]Report{}, topics: map[string]Topic{}, topicNames: map[mq.TopicID]string{},
 			deleted: map[mq.TopicID]Topic{}, heads: map[mq.PartitionID]mq.Head{}, groups: map[groupRef]Group{},
@@ -75,7 +78,7 @@ func NewView(s *Store, log *slog.Logger, options ...ViewOption) *View {
 type ViewOption func(*View)
 
 // WithReports makes the view hold reports.
-func WithReports(v *View) { v.kinds = append(v.kinds, v.data.reportKind()) }
+func WithReports(v *View) { v.kinds = append(v.kinds, v.data.reportKind(), v.data.moveKind()) }
 
 // Ready is closed when the view has seen every key once.
 func (v *View) Ready() <-chan struct{} { return v.ready }
@@ -217,7 +220,7 @@ func (v *View) Node(name string) (Node, bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	n, ok := v.data.nodes[name]
-	return n, ok
+	return v.data.drained(n), ok
 }
 
 // NodeByStore finds a live log node by its store id.
@@ -226,7 +229,7 @@ func (v *View) NodeByStore(id mq.StoreID) (Node, bool) {
 	defer v.mu.RUnlock()
 	for _, n := range v.data.nodes {
 		if n.Store == id {
-			return n, true
+			return v.data.drained(n), true
 		}
 	}
 	return Node{}, false
@@ -234,7 +237,13 @@ func (v *View) NodeByStore(id mq.StoreID) (Node, bool) {
 
 // Nodes are the live log nodes, by name.
 func (v *View) Nodes() []Node {
-	out := read(v, func(d *data) []Node { return values(d.nodes) })
+	out := read(v, func(d *data) []Node {
+		nodes := values(d.nodes)
+		for i := range nodes {
+			nodes[i] = d.drained(nodes[i])
+		}
+		return nodes
+	})
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out
 }

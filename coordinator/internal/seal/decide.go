@@ -2,6 +2,7 @@ package seal
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/splashdam/splashdam/coordinator/internal/placement"
@@ -21,6 +22,7 @@ const (
 	Flagged    Reason = "flagged"    // (ii) a replica has a seal flag
 	Redundancy Reason = "redundancy" // (iii) a replica is missing and another node could be one
 	Asked      Reason = "asked"      // (iv) the leader asks
+	Moving     Reason = "moving"     // (iv) an operator or the balance wants another leader or other replicas
 )
 
 const (
@@ -32,15 +34,18 @@ const (
 
 // Cluster is what the controller knows of the nodes at one moment.
 type Cluster struct {
-	Now     int64                   // Unix nanoseconds
-	Alive   map[mq.StoreID]uint64   // boot numbers in /nodes
-	Suspect map[mq.StoreID]bool     // nodes in /nodes that did not answer just now
-	Flagged map[mq.SegmentID]bool   // from reports
-	Asked   map[mq.SegmentID]bool   // from reports
-	Opening map[mq.SegmentID]bool   // from reports
-	Takers  int                     // nodes that can take segments
-	Stormy  bool                    // a new controller, or leases that ended together: one TTL must pass first
-	Moved   map[mq.PartitionID]bool // changed by us, which the view does not show yet
+	Now     int64                 // Unix nanoseconds
+	Alive   map[mq.StoreID]uint64 // boot numbers in /nodes
+	Suspect map[mq.StoreID]bool   // nodes in /nodes that did not answer just now
+	Flagged map[mq.SegmentID]bool // from reports
+	Asked   map[mq.SegmentID]bool // from reports
+	Opening map[mq.SegmentID]bool // from reports
+	Takers  int                   // nodes that can take segments
+	Drained map[mq.StoreID]bool   // nodes that are to be emptied
+	// Prefer are the partitions of which another replica should lead.
+	Prefer map[mq.PartitionID]mq.StoreID
+	Stormy bool                    // a new controller, or leases that ended together: one TTL must pass first
+	Moved  map[mq.PartitionID]bool // changed by us, which the view does not show yet
 }
 
 // History is what the controller remembers of a partition; the zero value is "nothing".
@@ -140,10 +145,28 @@ func reasonFor(h *mq.Head, c *Cluster, past History) Reason {
 		return Flagged
 	case c.Asked[h.Open.ID]:
 		return Asked
+	case moving(h, c):
+		return Moving
 	case past.Degraded != 0 && c.Now >= past.Degraded+degraded:
 		return Redundancy
 	}
 	return None
+}
+
+// moving says whether the open segment should be elsewhere: away from a node that is to be emptied, or led by another
+// replica that lives.
+func moving(h *mq.Head, c *Cluster) bool {
+	if to, ok := c.Prefer[h.Partition]; ok && to != h.Open.Leader.Store && h.Open.ReplicaIndex(to) >= 0 {
+		if _, alive := c.Alive[to]; alive && !c.Suspect[to] {
+			return true
+		}
+	}
+	for _, r := range h.Open.Replicas {
+		if c.Drained[r.Store] && c.Takers >= h.Quorum {
+			return true
+		}
+	}
+	return false
 }
 
 // Answer is what one replica's node said of one segment.
@@ -219,7 +242,7 @@ type Taker struct {
 
 // Plan is the next segment of a partition, without an id yet, after the open one ended at end (ignored when there is
 // none). ok is false if too few takers are left.
-func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []Taker) (next mq.Segment, chosen placement.Choice, ok bool) {
+func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []Taker, prefer mq.StoreID) (next mq.Segment, chosen placement.Choice, ok bool) {
 	r := placement.Request{Partition: h.Partition, Replicas: h.Replicas, Quorum: h.Quorum}
 	for _, t := range takers {
 		r.Nodes = append(r.Nodes, t.Node)
@@ -233,6 +256,9 @@ func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []T
 		r.AtEnd = atEnd(h.Open, end, answers)
 		if len(r.AtEnd) == 0 {
 			return next, nil, false
+		}
+		if slices.Contains(r.AtEnd, prefer) && slices.ContainsFunc(takers, func(t Taker) bool { return t.Store == prefer }) {
+			r.AtEnd = []mq.StoreID{prefer}
 		}
 		for _, x := range h.Open.Replicas {
 			r.Old = append(r.Old, x.Store)

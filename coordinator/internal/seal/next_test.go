@@ -78,21 +78,21 @@ func TestPlan(t *testing.T) {
 		sealed[s] = a
 	}
 	h := open()
-	next, _, ok := Plan(&h, pos(14), sealed, takers(1, 2, 3, 4))
+	next, _, ok := Plan(&h, pos(14), sealed, takers(1, 2, 3, 4), "")
 	if !ok || next.Base != pos(14) || next.Number != 3 || next.Quorum != 2 || len(next.Replicas) != 3 {
 		t.Fatalf("%+v", next)
 	}
 	if next.Leader.Store == "s1" || next.Leader.Boot != 7 || next.Replicas[0].Store != next.Leader.Store {
 		t.Errorf("led by %s; s1 did not answer the end", next.Leader)
 	}
-	if _, _, ok := Plan(&h, pos(14), sealed, takers(1, 4)); ok {
+	if _, _, ok := Plan(&h, pos(14), sealed, takers(1, 4), ""); ok {
 		t.Error("planned without anyone who answered the end")
 	}
-	if _, _, ok := Plan(&h, pos(14), sealed, takers(2)); ok {
+	if _, _, ok := Plan(&h, pos(14), sealed, takers(2), ""); ok {
 		t.Error("planned with fewer nodes than a quorum")
 	}
 	first := mq.Head{Replicas: 3, Quorum: 2, Next: 1}
-	next, _, ok = Plan(&first, mq.Position{}, nil, takers(1, 2))
+	next, _, ok = Plan(&first, mq.Position{}, nil, takers(1, 2), "")
 	if !ok || next.Number != 1 || next.Base != (mq.Position{}) || len(next.Replicas) != 2 {
 		t.Errorf("first: %+v", next)
 	}

@@ -68,7 +68,7 @@ func (r *Round) plan(moves []*move) (planned []*move) {
 				takers, at = append(takers, Taker{x.Node, x.Incarnation}), append(at, i)
 			}
 		}
-		next, chosen, ok := Plan(&m.Target.Head, m.end, m.answers, takers)
+		next, chosen, ok := Plan(&m.Target.Head, m.end, m.answers, takers, r.Cluster.Prefer[m.Target.Head.Partition])
 		if !ok {
 			m.wait(fmt.Errorf("no %d nodes can take the next segment of %s, its leader among those that answered its end",
 				m.Target.Head.Quorum, m.Target.Head.Partition))

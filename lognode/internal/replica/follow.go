@@ -277,7 +277,13 @@ func (p *Partition) storeEnd(h *held, end mq.Position) {
 		p.post(func() {
 			if err != nil {
 				p.log.Error("the decided end could not be recorded", "segment", id, "err", err)
-				time.AfterFunc(retryEnd, func() { p.post(func() { p.storeEnd(h, end) }) })
+				time.AfterFunc(retryEnd, func() {
+					p.post(func() {
+						if p.copies[id] == h { // not removed meanwhile
+							p.storeEnd(h, end)
+						}
+					})
+				})
 				return
 			}
 			h.ended = true

@@ -1,0 +1,65 @@
+package coordinator
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/splashdam/splashdam/coordinator/internal/balance"
+	"github.com/splashdam/splashdam/coordinator/internal/seal"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// balanceEvery is how often leaders are spread evenly again, balanceMoves how many move at a time: each costs its
+// partition a gap of some ten milliseconds.
+const (
+	balanceEvery = 10 * time.Second
+	balanceMoves = 8
+)
+
+// wishes fills in which partitions another replica should lead: what operators asked for, and now and then what
+// spreads leaders evenly while nothing else is to be done.
+func (k *controller) wishes(ctx context.Context, heads []mq.Head, c *seal.Cluster) {
+	open := make(map[mq.PartitionID]*mq.Segment, len(heads))
+	for i := range heads {
+		open[heads[i].Partition] = heads[i].Open
+	}
+	for p, m := range k.view.Moves() {
+		if s := open[p]; s != nil && s.ID == m.Segment && s.Leader.Store != m.To {
+			c.Prefer[p] = m.To
+		} else if s == nil || s.ID > m.Segment { // over: the segment was sealed
+			if err := k.store.ForgetMove(ctx, p); err != nil {
+				k.log.Debug("a move that is over could not be forgotten", "partition", p, "err", err)
+			}
+		}
+	}
+	now := time.Now()
+	if now.Sub(k.balanced) < balanceEvery || c.Stormy || len(c.Prefer) > 0 {
+		return
+	}
+	k.balanced = now
+	for p, to := range balance.Moves(k.leads(heads, c), balanceMoves) {
+		c.Prefer[p] = to
+	}
+}
+
+// leads are the partitions that may be moved without a need: their replicas are all there and not suspected.
+func (k *controller) leads(heads []mq.Head, c *seal.Cluster) []balance.Partition {
+	var out []balance.Partition
+	for i := range heads {
+		s := heads[i].Open
+		if s == nil || seal.Degraded(&heads[i], c) || k.past[heads[i].Partition].Tries > 0 {
+			return nil // the cluster is not whole: it has other worries
+		}
+		p := balance.Partition{ID: heads[i].Partition, Leader: s.Leader.Store}
+		for _, r := range s.Replicas {
+			if !c.Drained[r.Store] && !c.Suspect[r.Store] {
+				p.Replicas = append(p.Replicas, r.Store)
+			}
+		}
+		if slices.Contains(p.Replicas, p.Leader) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
