@@ -28,7 +28,10 @@ func plain(_ style, text string) string { return text }
 
 func colour(s style, text string) string {
 	on := map[style]string{styleHead: "\x1b[1m", styleGood: "\x1b[32m", styleWarn: "\x1b[33m", styleBad: "\x1b[31m", styleDim: "\x1b[2m"}[s]
-	if on == "" || text == "" {
+	switch {
+	case on == "":
+		return text
+	case text == "":
 		return on
 	}
 	return on + text + reset
