@@ -41,7 +41,7 @@ func renderTrace(t *api.Trace, width int, paint painter) string {
 			if width > 0 {
 				more = cut(more, width-28)
 			}
-			kind := paint(styleOf(e.Type), fmt.Sprintf("%-12s", e.Type))
+			kind := paint(styleOf(e.Type), e.Type) + strings.Repeat(" ", max(12-len(e.Type), 0))
 			b.WriteString(strings.TrimRight(fmt.Sprintf("%9s  %s  %s  %s", sinceFirst(e.At.Sub(first)), mark, kind, more), " ") + "\n")
 		}
 	}
@@ -96,7 +96,11 @@ func details(e *api.TraceEvent, first time.Time) string {
 		add("%s", e.Reason)
 	}
 	if !e.Until.IsZero() {
-		add("until %s", sinceFirst(e.Until.Sub(first)))
+		word := "until"
+		if e.Type == "NACKED" || e.Type == "EXPIRED" {
+			word = "again at"
+		}
+		add("%s %s", word, sinceFirst(e.Until.Sub(first)))
 	}
 	return oneLine(strings.Join(parts, ", "))
 }
