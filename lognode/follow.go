@@ -46,8 +46,8 @@ const (
 	tidyAge = 30 * time.Second
 )
 
-// tidy removes the segments of deleted topics, and segments that were created for an opening that did not
-// happen (rule R5).
+// tidy removes the segments of deleted topics and segments that this node need not hold (rule R5), and has leaders
+// look at retention.
 func (n *Node) tidy() {
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
@@ -57,6 +57,9 @@ func (n *Node) tidy() {
 		case <-tick.C:
 			n.dropDeleted()
 			n.dropUnnamed(unnamed)
+			for _, p := range n.all() {
+				p.Retain()
+			}
 		case <-n.ctx.Done():
 			return
 		}

@@ -42,7 +42,8 @@ type Node struct {
 
 	server   *grpc.Server
 	listener net.Listener
-	lease    *meta.Registration
+	standing *standing
+	failed   chan error // capacity 1
 
 	mu         sync.Mutex
 	partitions map[mq.PartitionID]*replica.Partition
@@ -62,7 +63,8 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger, reg prometheus.Reg
 	if err := makeDir(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("lognode: %w", err)
 	}
-	n := &Node{cfg: cfg, log: log.With("node", cfg.Name), partitions: map[mq.PartitionID]*replica.Partition{}}
+	n := &Node{cfg: cfg, log: log.With("node", cfg.Name), partitions: map[mq.PartitionID]*replica.Partition{},
+		failed: make(chan error, 1)}
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := n.start(ctx, reg); err != nil {
 		return nil, errors.Join(fmt.Errorf("lognode %s: %w", cfg.Name, err), n.close(context.WithoutCancel(ctx)))
@@ -101,12 +103,11 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 	n.goRun(n.wants.run)
 	n.goRun(n.tidy)
 	n.goRun(n.repair)
-	id := n.store.Identity()
-	n.lease, err = n.meta.Register(ctx, meta.NodeKey(n.cfg.Name), meta.Node{Name: n.cfg.Name, Store: id.Store, Boot: id.Boot,
-		Addr: n.address(), Zone: n.cfg.Zone, Capacity: n.cfg.Capacity}, n.cfg.LeaseTTL, n.healthy)
-	if err != nil {
+	n.goRun(n.watchStore)
+	if n.standing, err = n.register(ctx); err != nil {
 		return err
 	}
+	id := n.store.Identity()
 	n.log.Info("log node serves", "addr", n.address(), "store", id.Store, "boot", id.Boot)
 	return nil
 }
@@ -189,37 +190,25 @@ func (n *Node) wakeGateways(p mq.PartitionID, g mq.GroupID) {
 	n.bus.PublishWake(p.Topic, bus.Pair{Partition: p.Number, Group: g})
 }
 
-// Stop gives up the registration, lets the controller move leadership while other nodes can take it, and
+// Failed carries the error of a node that can't go on: its store failed. It acknowledges nothing then and has lost
+// its registration; the process should end and be started again.
+func (n *Node) Failed() <-chan error { return n.failed }
+
+// Stop lets the controller move what this node leads while other nodes can take it, gives up the registration, and
 // ends everything within seconds.
 func (n *Node) Stop(ctx context.Context) error {
-	if n.lease != nil {
-		n.lease.Close()
-		n.lease = nil
+	if n.standing != nil {
+		n.standing.leave(ctx)
+		n.standing = nil
 	}
 	n.bus.Look("node " + n.cfg.Name + " stops")
-	moved, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	if len(n.view.Nodes()) > 0 {
-		_ = n.view.WaitFor(moved, func(v *meta.View) bool { return !n.leadsReplicated() })
-	}
 	return n.close(ctx)
-}
-
-// leadsReplicated says whether etcd still names this run as the leader of a segment that another node could lead.
-func (n *Node) leadsReplicated() bool {
-	id := n.store.Identity()
-	for _, h := range n.view.HeadsOf(id.Store) {
-		if h.Open != nil && h.Open.Leader == id && len(h.Open.Replicas) > 1 {
-			return true
-		}
-	}
-	return false
 }
 
 // close ends what start began, in the opposite order; it also serves a start that failed half way.
 func (n *Node) close(ctx context.Context) error {
-	if n.lease != nil {
-		n.lease.Close()
+	if n.standing != nil {
+		n.standing.close()
 	}
 	n.mu.Lock()
 	partitions := n.partitions
@@ -282,5 +271,8 @@ type chain struct {
 	view *meta.View
 }
 
-// Groups are a topic's groups as the view has them.
+// Groups are a topic's groups, and Topic the topic, as the view has them.
 func (c chain) Groups(t mq.TopicID) []meta.Group { return c.view.Groups(t) }
+
+// Topic see Groups.
+func (c chain) Topic(t mq.TopicID) (meta.Topic, bool) { return c.view.TopicByID(t) }

@@ -38,8 +38,12 @@ func (p *Partition) Append(body []byte, count int, reply Reply) {
 	}
 	ok := p.post(func() {
 		p.whenServing(fail, func(l *leadership) {
-			if !p.env.Store.PublishAllowed() {
+			switch {
+			case !p.env.Store.PublishAllowed():
 				fail(mqerr.New(mqerr.StorageFull, "the disk of the partition's leader is nearly full"))
+				return
+			case l.full:
+				fail(mqerr.New(mqerr.StorageFull, "the topic has reached retention.bytes, and groups have not settled its oldest messages"))
 				return
 			}
 			l.batches = append(l.batches, batch{body, uint32(count), reply})
@@ -134,6 +138,7 @@ func (p *Partition) place(l *leadership) bool {
 	}
 	l.unplaced = nil
 	p.send(l, &e, data)
+	l.messages = l.messages || e.Count > 0
 	p.env.Metrics.Appended.Add(float64(e.Count))
 	l.published.add(int(e.Count))
 	return true

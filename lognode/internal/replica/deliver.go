@@ -15,9 +15,12 @@ import (
 func (p *Partition) Receive(stream uint64, r frame.Receive, reply Reply) {
 	ok := p.post(func() {
 		p.whenServing(reply.fail, func(l *leadership) {
-			g, err := l.machine.Receive(time.Now().UnixNano(), delivery.ReceiveRequest{Group: r.Group, Max: int(r.Max),
+			now := time.Now()
+			l.uses[r.Group] = now
+			g, err := l.machine.Receive(now.UnixNano(), delivery.ReceiveRequest{Group: r.Group, Max: int(r.Max),
 				Lease: r.Lease, Consumer: r.Consumer, Stream: stream, Delivery: r.Handover})
 			if err != nil {
+				delete(l.uses, r.Group)
 				reply.fail(deliveryError(err))
 				return
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,6 +31,21 @@ type world struct {
 	head   mq.Head
 	sealed []mq.Segment
 	groups []meta.Group
+	topic  mq.TopicSettings
+}
+
+func (w *world) Topic(mq.TopicID) (meta.Topic, bool) { return meta.Topic{Settings: w.topic}, true }
+
+func (w *world) DropSegments(_ context.Context, h mq.Head, oldest uint64) (mq.Head, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h.Revision != w.head.Revision {
+		return h, errors.New("the head changed")
+	}
+	w.sealed = slices.DeleteFunc(w.sealed, func(s mq.Segment) bool { return s.Number < oldest })
+	w.head.Oldest = oldest
+	w.head.Revision++
+	return w.head, nil
 }
 
 func (w *world) Chain(context.Context, mq.PartitionID) (mq.Head, []mq.Segment, error) {
@@ -64,7 +80,7 @@ type one struct {
 }
 
 func newOne(t *testing.T) *one {
-	o := &one{t: t, dir: filepath.Join(t.TempDir(), "node"), world: &world{}, wants: make(chan mq.SegmentID, 100),
+	o := &one{t: t, dir: filepath.Join(t.TempDir(), "node"), world: &world{topic: mq.DefaultTopicSettings()}, wants: make(chan mq.SegmentID, 100),
 		woken: make(chan mq.GroupID, 1000)}
 	o.start()
 	t.Cleanup(func() { o.stop() })

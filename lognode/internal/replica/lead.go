@@ -35,6 +35,10 @@ type leadership struct {
 	sinceOpen    int64       // bytes of entries in this segment
 	checkpointed int64       // sinceOpen at the last checkpoint
 	asked        bool        // the controller was asked for a seal
+	began        time.Time   // when this leadership did
+	messages     bool        // the segment has messages
+	full         bool        // by retention: publishes are refused
+	uses         map[mq.GroupID]time.Time
 
 	published, delivered rate
 }

@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics are counted over all partitions of a node.
 type Metrics struct {
-	Appended, Delivered, ReadErrors, Faults, Opened, Repaired prometheus.Counter
+	Appended, Delivered, ReadErrors, Faults, Opened, Repaired, Expired prometheus.Counter
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -19,6 +19,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Delivered:  counter("delivered_messages_total", "Messages that were handed out by this node."),
 		ReadErrors: counter("read_errors_total", "Messages that could not be read when they were to be handed out."),
 		Faults:     counter("faults_total", "Partitions that were stopped here because an invariant was broken."),
+		Expired:    counter("expired_segments_total", "Segments that retention removed."),
 		Repaired:   counter("repaired_bytes_total", "Bytes of entries that were copied from other nodes to make a copy whole."),
 		Opened:     counter("leaderships_total", "Segments that this node began to lead."),
 	}

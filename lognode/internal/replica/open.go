@@ -59,7 +59,7 @@ func (p *Partition) succeeded(l *leadership) {
 	}
 	next.machine, next.batches, next.batchBytes = l.machine, l.batches, l.batchBytes
 	next.await, next.unplaced = l.await, l.unplaced
-	next.published, next.delivered = l.published, l.delivered
+	next.published, next.delivered, next.uses = l.published, l.delivered, l.uses
 	p.close(l)
 	p.lead = next
 	p.open(next)
@@ -94,7 +94,8 @@ func (p *Partition) newLeadership(s *mq.Segment, prev mq.Position, stamp int64) 
 	if err != nil {
 		return nil, err
 	}
-	l := &leadership{seg: leader, followers: make([]*segment.Follower, len(s.Replicas))}
+	l := &leadership{seg: leader, followers: make([]*segment.Follower, len(s.Replicas)), began: time.Now(),
+		uses: map[mq.GroupID]time.Time{}}
 	l.ctx, l.cancel = context.WithCancel(p.ctx)
 	for i := range s.Replicas {
 		if i != leader.Self() {
@@ -184,6 +185,9 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	l.machine.Commit(s.Base.Offset)
 	l.machine.Lead(s.Number, time.Now().UnixNano())
 	l.seg.Chained()
+	if len(l.chain) > 0 { // a leader before may have shortened the chain and not lived to say so in the journal
+		l.machine.Drop(time.Now().UnixNano(), l.chain[0].Base.Offset)
+	}
 	p.env.Opening(s.ID, false)
 	l.release()
 	p.follow(l)

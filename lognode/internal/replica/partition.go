@@ -44,8 +44,11 @@ type Chain interface {
 	// Chain is a linearizable read of the partition's key and of all sealed segments that still exist, in
 	// order, the newest included.
 	Chain(ctx context.Context, p mq.PartitionID) (mq.Head, []mq.Segment, error)
-	// Groups are the topic's groups, as the node's view has them.
+	// DropSegments takes the sealed segments below a number off the front of the chain.
+	DropSegments(ctx context.Context, h mq.Head, oldest uint64) (mq.Head, error)
+	// Groups are the topic's groups, and Topic the topic, as the node's view has them.
 	Groups(t mq.TopicID) []meta.Group
+	Topic(t mq.TopicID) (meta.Topic, bool)
 }
 
 // Env is what all partitions of a node share.
@@ -105,7 +108,9 @@ type Partition struct {
 	copies map[mq.SegmentID]*held
 	lead   *leadership // nil unless this node leads the open segment
 	parked []func()    // requests that wait for the leader to open
-	fault  string      // an invariant was broken: the partition stopped here
+	// retaining: the chain is being shortened in etcd.
+	retaining bool
+	fault     string // an invariant was broken: the partition stopped here
 }
 
 // New starts the partition's goroutine; Close ends it.

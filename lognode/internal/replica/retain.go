@@ -1,0 +1,155 @@
+package replica
+
+import (
+	"context"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+const (
+	// activeFor is how long a group that does nothing still keeps what it has not settled.
+	activeFor = 7 * 24 * time.Hour
+	// rollMost is the age at which a segment rolls even if nothing expires for years.
+	rollMost = 24 * time.Hour
+)
+
+// Retain is called by the node now and then: the leader asks for a roll of an old segment, and takes the oldest
+// sealed segment off the chain if retention says so. One segment a call: a clock that jumped, or settings
+// that were mistyped, are noticed before everything is gone.
+//
+// Time is compared with the journal's newest stamp, not with a clock: an idle topic keeps what it has.
+func (p *Partition) Retain() {
+	p.post(func() {
+		l := p.lead
+		t, ok := p.env.Chain.Topic(p.id.Topic)
+		if l == nil || !l.serving || !ok {
+			return
+		}
+		p.rollByAge(l, t.Settings.Retention)
+		l.full = false
+		if p.retaining || len(l.chain) < 2 {
+			return
+		}
+		s := &l.chain[0]
+		over := p.overBytes(l, t.Settings)
+		if !over && !p.expired(l, s, t.Settings.Retention) {
+			return
+		}
+		if keeper := p.keeper(l, s, t.Settings.Retention); keeper != "" {
+			if over {
+				l.full = true // publishes are refused rather than what an active group needs removed
+				p.log.Warn("retention by size waits for a group, and publishes are refused", "group", keeper, "segment", s.ID)
+			}
+			return
+		}
+		p.dropFirst(l)
+	})
+}
+
+// rollByAge makes sure that retention by time finds whole segments to remove: one that is older than an eighth of it
+// rolls, unless it is empty.
+func (p *Partition) rollByAge(l *leadership, r mq.Retention) {
+	age := rollMost
+	if r.Time > 0 {
+		age = min(age, time.Duration(r.Time)/8)
+	}
+	if !l.asked && l.messages && time.Since(l.began) >= age {
+		l.asked = true
+		p.env.WantSeal(l.seg.Segment().ID, "roll by age")
+	}
+}
+
+// overBytes says whether the partition holds more than its share of the topic's limit.
+func (p *Partition) overBytes(l *leadership, t mq.TopicSettings) bool {
+	if t.Retention.Bytes == 0 {
+		return false
+	}
+	held := l.sinceOpen
+	for i := range l.chain {
+		if info, ok := p.env.Store.Segment(l.chain[i].ID); ok {
+			held += info.Bytes
+		}
+	}
+	return held > t.Retention.Bytes/int64(t.Partitions)
+}
+
+// expired says whether everything in s is older than retention allows. Where this store has no whole copy nothing expires.
+func (p *Partition) expired(l *leadership, s *mq.Segment, r mq.Retention) bool {
+	if r.Time == 0 || !resident(p.env.Store, s) {
+		return false
+	}
+	info, _ := p.env.Store.Segment(s.ID)
+	return info.LastStamp+int64(r.Time) < l.seg.Stamp()
+}
+
+// keeper is the name of an active group that has not settled everything in s, or holds a dead letter of it; "" for none.
+func (p *Partition) keeper(l *leadership, s *mq.Segment, r mq.Retention) string {
+	if !r.KeepUnsettled {
+		return ""
+	}
+	for _, g := range l.machine.Groups() {
+		if time.Since(l.used(g.ID)) > activeFor {
+			continue
+		}
+		f, _ := l.machine.Figures(g.ID)
+		if f.Cursor < s.End.Offset {
+			return g.Name
+		}
+		if dead := l.machine.Held(g.ID, delivery.StateDead, 0, 1); len(dead) > 0 && dead[0].Offset < s.End.Offset {
+			return g.Name
+		}
+	}
+	return ""
+}
+
+// used is when a group was last used here; a leader counts from its own beginning.
+func (l *leadership) used(g mq.GroupID) time.Time {
+	if at, ok := l.uses[g]; ok {
+		return at
+	}
+	return l.began
+}
+
+// dropFirst takes the first segment off the chain: first in etcd, then in the state. R9: the newest complete
+// checkpoint must not be in it, and it is not, since each leadership begins with one in its own segment.
+func (p *Partition) dropFirst(l *leadership) {
+	if len(l.machine.Groups()) > 0 && !l.seg.Segment().Base.Before(l.seg.Commit()) {
+		return // that checkpoint is not committed yet
+	}
+	p.retaining = true
+	p.beside(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, pieceWait)
+		defer cancel()
+		chain, err := p.dropInChain(ctx, l.seg.Segment().ID, l.chain[0].ID)
+		p.post(func() {
+			p.retaining = false
+			switch {
+			case err != nil:
+				p.log.Warn("retention could not shorten the chain", "err", err)
+			case p.lead == l && l.serving:
+				p.log.Info("retention removed a segment", "segment", l.chain[0].ID, "first", chain[0].Base)
+				l.chain = chain
+				p.env.Metrics.Expired.Inc()
+				l.machine.Drop(time.Now().UnixNano(), chain[0].Base.Offset)
+			}
+		})
+	})
+}
+
+// dropInChain removes the first segment of the chain in etcd if that is still the one that was looked at.
+func (p *Partition) dropInChain(ctx context.Context, open, first mq.SegmentID) ([]mq.Segment, error) {
+	head, chain, err := p.env.Chain.Chain(ctx, p.id)
+	if err != nil {
+		return nil, err
+	}
+	if head.Open == nil || head.Open.ID != open || len(chain) < 2 || chain[0].ID != first {
+		return nil, mqerr.New(mqerr.PreconditionFailed, "the chain changed")
+	}
+	if _, err := p.env.Chain.DropSegments(ctx, head, chain[1].Number); err != nil {
+		return nil, err
+	}
+	return chain[1:], nil
+}

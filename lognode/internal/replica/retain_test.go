@@ -1,0 +1,150 @@
+package replica
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// retain lets the leader look at retention once and waits for what comes of it.
+func (o *one) retain() {
+	o.t.Helper()
+	o.p.Retain()
+	o.settled()
+}
+
+// settled waits until the partition has done what was asked of it, the work beside it included.
+func (o *one) settled() {
+	for busy := true; busy; {
+		ch := make(chan bool)
+		o.p.post(func() { ch <- o.p.retaining })
+		busy = <-ch
+	}
+}
+
+func (o *one) first() uint64 {
+	o.t.Helper()
+	a := ask(o.t, func(r Reply) {
+		o.p.Read(frame.Read{Partition: testPartition, From: frame.Place{Where: frame.Earliest}, To: frame.Place{Where: frame.Latest}}, r)
+	})
+	if err := a.err(); err != nil {
+		o.t.Fatal(err)
+	}
+	var d frame.ReadDone
+	if err := d.Parse(a.body); err != nil {
+		o.t.Fatal(err)
+	}
+	return d.First
+}
+
+// segments makes three sealed segments of two messages each, and an open one with a message.
+func (o *one) segments() {
+	for range 3 {
+		o.publish("x", "y")
+		o.open()
+	}
+	o.publish("z")
+}
+
+func TestRetentionBySizeRemovesSettledSegmentsFromTheFront(t *testing.T) {
+	o := newOne(t)
+	o.group(1, nil)
+	o.segments()
+	o.world.topic.Partitions, o.world.topic.Retention = 1, mq.Retention{Bytes: 1, KeepUnsettled: true}
+	o.retain()
+	if first := o.first(); first != 0 {
+		t.Fatalf("offset %d is the first one, though the group has not settled 0", first)
+	}
+	body, n := batchOf("more")
+	if err := ask(t, func(r Reply) { o.p.Append(body, n, r) }).err(); !mqerr.Is(err, mqerr.StorageFull) {
+		t.Fatalf("a publish over the limit: %v", err)
+	}
+	m := o.receive(1, 10)
+	o.settle(delivery.Ack, m[:3]...) // all of the first segment, half of the second
+	o.retain()
+	if first := o.first(); first != 2 {
+		t.Fatalf("offset %d is the first one, want 2", first)
+	}
+	o.retain()
+	if first := o.first(); first != 2 {
+		t.Fatalf("offset %d is the first one: the second segment was not settled", first)
+	}
+	o.settle(delivery.Ack, m[3:]...)
+	o.retain()
+	o.retain()
+	if first := o.first(); first != 4 { // the last sealed segment stays
+		t.Fatalf("offset %d is the first one, want 4", first)
+	}
+	o.publish("goes in again, as nothing that can go is left but the limit is met by nobody's need")
+	o.restart()
+	if m := o.receive(1, 10); len(m) != 1 || !strings.HasPrefix(m[0].value, "goes in") {
+		t.Fatalf("after the restart: %+v", values(m))
+	}
+}
+
+func TestRetentionKeepsDeadLetters(t *testing.T) {
+	o := newOne(t)
+	o.group(1, nil)
+	o.segments()
+	m := o.receive(1, 10)
+	o.settle(delivery.Reject, m[0])
+	o.settle(delivery.Ack, m[1:]...)
+	o.world.topic.Partitions, o.world.topic.Retention = 1, mq.Retention{Bytes: 1, KeepUnsettled: true}
+	o.retain()
+	if first := o.first(); first != 0 {
+		t.Fatalf("offset %d is the first one, and 0 is a dead letter", first)
+	}
+}
+
+func TestRetentionByTimeAgainstTheJournal(t *testing.T) {
+	o := newOne(t)
+	o.segments()
+	o.world.topic.Retention = mq.Retention{Time: mq.Duration(time.Hour)}
+	o.retain()
+	if first := o.first(); first != 0 {
+		t.Fatalf("offset %d is the first one, and nothing is an hour old", first)
+	}
+	o.world.topic.Retention.Time = 1 // a nanosecond: older than the newest stamp is too old
+	o.retain()
+	if first := o.first(); first != 2 {
+		t.Fatalf("offset %d is the first one, want 2: one segment at a time", first)
+	}
+	o.group(1, nil)
+	if m := o.receive(1, 10); len(m) != 5 {
+		t.Fatalf("a new group gets %d messages, want 5", len(m))
+	}
+}
+
+func TestRetentionThatKeepsNothingCountsWhatGroupsLose(t *testing.T) {
+	o := newOne(t)
+	o.group(1, nil)
+	o.segments()
+	o.world.topic.Retention = mq.Retention{Time: 1}
+	o.retain()
+	if m := o.receive(1, 10); len(m) != 5 || m[0].receipt.Offset != 2 {
+		t.Fatalf("got %d messages from %d", len(m), m[0].receipt.Offset)
+	}
+	ch := make(chan delivery.GroupFigures, 1)
+	o.p.post(func() {
+		f, _ := o.p.lead.machine.Figures(1)
+		ch <- f
+	})
+	if f := <-ch; f.Dropped != 2 {
+		t.Fatalf("dropped %d, want 2", f.Dropped)
+	}
+}
+
+func TestOldSegmentsRoll(t *testing.T) {
+	o := newOne(t)
+	o.publish("a")
+	o.world.topic.Retention = mq.Retention{Time: 1}
+	o.retain()
+	if id := <-o.wants; id != o.world.head.Open.ID {
+		t.Fatalf("asked to seal %d", id)
+	}
+}
