@@ -140,7 +140,7 @@ func (p *plan) readMessages(r *itemReader, body []byte) error {
 		}
 		switch {
 		case string(name) != "messages":
-			unknown = invalid("/"+string(name[:min(len(name), 64)]), "there is no such field")
+			unknown = invalid(pointerTo(name), "there is no such field")
 			s.Skip()
 		case found:
 			return invalid("/messages", "messages is given twice")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -141,12 +142,17 @@ func bodyError(err error) error {
 	return mqerr.New(mqerr.InvalidRequest, "the body can't be read: %w", err)
 }
 
+// contentEncoding is what a body is packed with; codings have no case, and several are named in one value.
+func contentEncoding(h http.Header) string {
+	return strings.ToLower(strings.TrimSpace(strings.Join(h.Values(echo.HeaderContentEncoding), ", ")))
+}
+
 // decoded wraps a body by its Content-Encoding. done gives the decoder back.
 func (g *Gateway) decoded(r *http.Request, limit int64) (in io.Reader, done func(), err error) {
-	switch enc := r.Header.Get(echo.HeaderContentEncoding); enc {
+	switch enc := contentEncoding(r.Header); enc {
 	case "", "identity":
 		return r.Body, func() {}, nil
-	case "gzip":
+	case "gzip", "x-gzip":
 		z, ok := g.codecs.gzip.Get().(*gzip.Reader)
 		if !ok {
 			z = new(gzip.Reader)
@@ -175,6 +181,19 @@ func (g *Gateway) decoded(r *http.Request, limit int64) (in io.Reader, done func
 	default:
 		return nil, nil, mqerr.New(mqerr.UnsupportedMedia, "Content-Encoding is gzip, zstd or none, not %.40q", enc)
 	}
+}
+
+// mostDrained bounds what is read and dropped of the body of a request that is refused.
+const mostDrained = 64 << 20
+
+// drain reads the rest of a refused request's body, so that a client that sends everything before it reads the
+// answer gets it, and can go on with the same connection: net/http itself reads no more than 256 KiB and
+// closes. The read deadline that is set bounds the time. Who asked first (Expect) has not sent anything.
+func drain(r *http.Request) {
+	if r.ContentLength == 0 || r.ContentLength > mostDrained || r.Header.Get("Expect") != "" {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, r.Body, mostDrained) // a failure is net/http's to find
 }
 
 // bodyTooLarge is the error of a body beyond a call's limit.

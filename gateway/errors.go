@@ -27,6 +27,7 @@ func (g *Gateway) onError(err error, c echo.Context) {
 			slog.String("request_id", requestID(c)), slog.String("route", c.Path()), slog.Any("error", err))
 		e = &mqerr.Error{Code: mqerr.Internal} // what went wrong inside is not the caller's business
 	}
+	drain(c.Request())
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, problemType)
 	if s := retryAfter(e); s != "" {

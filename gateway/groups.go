@@ -105,8 +105,8 @@ func (g *Gateway) putGroup(ctx context.Context, t meta.Topic, name string, want 
 		settings := want
 		settings.Start = have.Settings.Start
 		group, err = g.store.UpdateGroup(ctx, t.ID, name, have.Revision, func(m *meta.Group) { m.Settings = settings })
-		if mqerr.Is(err, mqerr.PreconditionFailed) && !cond.exact() {
-			continue
+		if mqerr.Is(err, mqerr.PreconditionFailed) && !cond.exact() || mqerr.Is(err, mqerr.GroupNotFound) && !cond.mustExist {
+			continue // it changed meanwhile, or was deleted
 		}
 		return group, false, err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
+	"strings"
 	"unsafe"
 
 	"github.com/splashdam/splashdam/gateway/internal/jsonscan"
@@ -118,8 +119,14 @@ func (r *itemReader) field(name []byte) {
 		}
 	default:
 		r.scan.Skip()
-		r.bad("/"+string(name[:min(len(name), 64)]), "a message has no such field")
+		r.bad(pointerTo(name), "a message has no such field")
 	}
+}
+
+// pointerTo is the part of a JSON pointer (RFC 6901) that leads to a member, which may have any name.
+func pointerTo[T ~string | ~[]byte](name T) string {
+	s := strings.ToValidUTF8(string(name[:min(len(name), 64)]), "")
+	return "/" + strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
 }
 
 // bad notes what is wrong with the item; the first finding is the code and the detail, all are named.
@@ -206,7 +213,7 @@ func (r *itemReader) headers() {
 		}
 		if k := r.scan.Peek(); k != jsonscan.String {
 			r.scan.Skip()
-			r.bad("/headers/"+string(name[:min(len(name), 64)]), "must be a string, not %s", k.Name())
+			r.bad("/headers"+pointerTo(name), "must be a string, not %s", k.Name())
 			continue
 		}
 		value := r.scan.String()
@@ -220,7 +227,9 @@ func (r *itemReader) headers() {
 func (r *itemReader) addHeader(h mq.Header) {
 	switch err := checkHeader(h); {
 	case err != nil:
-		r.fail(err.Code, "/headers/"+h.Name[:min(len(h.Name), 64)], "%s", err.Detail)
+		r.fail(err.Code, "/headers"+pointerTo(h.Name), "%s", err.Detail)
+	case repeated(r.msg.Headers, h.Name):
+		r.bad("/headers"+pointerTo(h.Name), "is given twice")
 	case len(r.msg.Headers) == mq.MaxHeaders:
 		r.fail(mqerr.HeadersTooLarge, "/headers", "a message has at most %d headers", mq.MaxHeaders)
 	default:

@@ -66,7 +66,7 @@ type lane struct {
 // publishStream answers each line when its message is committed, until the client ends its body, leaves,
 // or the gateway drains: every line that was read is answered before the stream ends.
 func (g *Gateway) publishStream(c echo.Context, name string) error {
-	if enc := c.Request().Header.Get(echo.HeaderContentEncoding); enc != "" && enc != "identity" {
+	if enc := contentEncoding(c.Request().Header); enc != "" && enc != "identity" {
 		return mqerr.New(mqerr.UnsupportedMedia, "a stream of lines takes no Content-Encoding, not %.40q", enc)
 	}
 	t, err := g.publishLimits(c.Request().Context(), name)
@@ -82,11 +82,15 @@ func (g *Gateway) publishStream(c echo.Context, name string) error {
 	s := &lineStream{g: g, ctx: ctx, cancel: cancel, topic: t, producer: c.RealIP(), control: control,
 		out: c.Response(), lanes: map[uint32]*lane{}}
 	s.changed.L = &s.mu
+	_ = control.SetWriteDeadline(time.Now().Add(g.cfg.IdleTimeout))
+	if c.Request().Header.Get("Expect") != "" {
+		// net/http says so at the first read, but not any more once the answer has begun. Past echo, for which
+		// this would be the answer.
+		c.Response().Writer.WriteHeader(http.StatusContinue)
+	}
 	c.Response().Header().Set(echo.HeaderContentType, ndjson)
 	c.Response().WriteHeader(http.StatusOK)
-	_ = control.SetWriteDeadline(time.Now().Add(g.cfg.IdleTimeout))
-	// A client may wait for the answer to begin before it sends lines, or for 100 Continue: not for both.
-	if c.Request().Header.Get("Expect") == "" && control.Flush() != nil {
+	if control.Flush() != nil { // a client may wait for the answer to begin before it sends lines
 		return nil // the client is gone
 	}
 	written := make(chan struct{})

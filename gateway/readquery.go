@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -82,13 +83,19 @@ func (g *Gateway) parseRead(c echo.Context) (q readQuery, err error) {
 	return q, err
 }
 
+// unwanted is a quality of 0, by which a caller says that it takes anything but this type.
+var unwanted = regexp.MustCompile(`(?i)(^|;)\s*q\s*=\s*0(\.0*)?\s*(;|$)`)
+
 // acceptedForm chooses how to answer: the first type of Accept that can be had.
 func acceptedForm(accept string) (readForm, error) {
 	if accept == "" {
 		return formJSON, nil
 	}
 	for kind := range strings.SplitSeq(accept, ",") {
-		kind, _, _ = strings.Cut(kind, ";")
+		kind, parameters, _ := strings.Cut(kind, ";")
+		if unwanted.MatchString(parameters) {
+			continue
+		}
 		switch strings.ToLower(strings.TrimSpace(kind)) {
 		case "application/json", "application/*", "*/*":
 			return formJSON, nil

@@ -3,7 +3,9 @@ package gateway
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -16,6 +18,7 @@ import (
 type route struct {
 	method, path string
 	handle       func(echo.Context) error
+	query        []string // the names that its query may have
 }
 
 // routes is every call of the gateway.
@@ -24,14 +27,14 @@ func (g *Gateway) routes() []route { return append(g.dataRoutes(), g.controlRout
 // dataRoutes are the calls that carry messages and receipts.
 func (g *Gateway) dataRoutes() []route {
 	return []route{
-		{http.MethodPost, "/v1/topics/:topic/messages", g.handlePublish},
-		{http.MethodPost, "/v1/topics/:topic/messages/batch", g.handlePublishBatch},
-		{http.MethodPost, "/v1/topics/:topic/groups/:group/receive", g.handleReceive},
-		{http.MethodPost, "/v1/settle", g.handleSettle},
-		{http.MethodPost, "/v1/ack", g.handleAck},
-		{http.MethodPost, "/v1/nack", g.handleNack},
-		{http.MethodPost, "/v1/reject", g.handleReject},
-		{http.MethodPost, "/v1/extend", g.handleExtend},
+		{http.MethodPost, "/v1/topics/:topic/messages", g.handlePublish, nil},
+		{http.MethodPost, "/v1/topics/:topic/messages/batch", g.handlePublishBatch, []string{"results", "strict"}},
+		{http.MethodPost, "/v1/topics/:topic/groups/:group/receive", g.handleReceive, []string{"max", "wait", "raw", "encoding"}},
+		{http.MethodPost, "/v1/settle", g.handleSettle, nil},
+		{http.MethodPost, "/v1/ack", g.handleAck, nil},
+		{http.MethodPost, "/v1/nack", g.handleNack, nil},
+		{http.MethodPost, "/v1/reject", g.handleReject, nil},
+		{http.MethodPost, "/v1/extend", g.handleExtend, nil},
 	}
 }
 
@@ -59,7 +62,10 @@ func (g *Gateway) observed(r route) echo.HandlerFunc {
 			// Nothing more is read: the deadline for that must not end a long poll, see readBody.
 			_ = http.NewResponseController(c.Response().Writer).SetReadDeadline(time.Time{})
 		}
-		err := r.handle(c)
+		err := checkQuery(c.Request().URL, r.query)
+		if err == nil {
+			err = r.handle(c)
+		}
 		if err != nil {
 			g.onError(err, c)
 		}
@@ -69,11 +75,35 @@ func (g *Gateway) observed(r route) echo.HandlerFunc {
 	}
 }
 
+// checkQuery refuses a query of the API that would be passed over in part: what is misspelled, broken or
+// given twice is not what its sender meant, and ?dry_run=true;x would delete.
+func checkQuery(u *url.URL, known []string) error {
+	if u.RawQuery == "" || !strings.HasPrefix(u.Path, "/v1/") {
+		return nil
+	}
+	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return badParameter("query", "can't be read: %v", err)
+	}
+	for name, v := range values {
+		short := name[:min(len(name), 64)]
+		switch {
+		case !slices.Contains(known, name):
+			return badParameter("query/"+short, "is no parameter of this call")
+		case len(v) > 1:
+			return badParameter("query/"+short, "is given %d times", len(v))
+		}
+	}
+	return nil
+}
+
 // pathName reads a name from the path; what is no name is 400 and goes no further.
 func pathName(c echo.Context, param string) (string, error) {
 	v := c.Param(param)
-	if u, err := url.PathUnescape(v); err == nil {
-		v = u
+	if c.Request().URL.RawPath != "" { // the router went by that; else the path is unescaped already, and once is enough
+		if u, err := url.PathUnescape(v); err == nil {
+			v = u
+		}
 	}
 	if err := mq.CheckName(v); err != nil {
 		return "", badParameter("path/"+param, "%v", err)

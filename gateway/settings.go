@@ -3,6 +3,8 @@ package gateway
 import (
 	"encoding/json"
 	"errors"
+	"math"
+	"time"
 
 	"github.com/splashdam/splashdam/gateway/internal/strictjson"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -36,7 +38,20 @@ func groupSettings(defaults mq.GroupSettings, body []byte) (out mq.GroupSettings
 	if err := strictjson.Decode(merged, &out); err != nil {
 		return out, false, err
 	}
-	return out, startGiven, validation(out.Validate(""))
+	return out, startGiven, validation(errors.Join(out.Validate(""), checkStart("", out.Start)))
+}
+
+// checkStart refuses times that nanoseconds since 1970 can't say, which is how the places of messages are told.
+func checkStart(at string, s mq.Start) error {
+	if s.Time.IsZero() || !s.Time.Before(time.Unix(0, 0)) && !s.Time.After(time.Unix(0, math.MaxInt64)) {
+		return nil
+	}
+	return mq.FieldError{Pointer: at + "/start/time", Detail: "must be in the years 1970 to 2261"}
+}
+
+// checkTopic validates a topic's settings.
+func checkTopic(s *mq.TopicSettings) error {
+	return validation(errors.Join(s.Validate(""), checkStart("/group_defaults", s.GroupDefaults.Start)))
 }
 
 // nothing is the base of settings that are given whole.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/splashdam/splashdam/gateway/internal/jsonscan"
@@ -21,12 +22,15 @@ type options struct {
 	hasDelay bool
 	lease    time.Duration
 	reason   string
+	given    [len(optionNames)]bool
 }
+
+var optionNames = [...]string{"delay", "lease", "reason"}
 
 // add takes one receipt. What is no receipt fails alone.
 func (s *settlement) add(receipt []byte, o frame.Outcome, with options) error {
 	if len(s.items) == maxSettle {
-		return mqerr.New(mqerr.BatchTooLarge, "a call settles at most %d receipts", maxSettle)
+		return tooManyReceipts()
 	}
 	item := frame.SettleItem{Outcome: o, Reason: with.reason, Delay: groupBackoff}
 	var from mq.PartitionID
@@ -59,6 +63,10 @@ func (s *settlement) add(receipt []byte, o frame.Outcome, with options) error {
 	s.errs = append(s.errs, bad)
 	s.until = append(s.until, 0)
 	return nil
+}
+
+func tooManyReceipts() error {
+	return mqerr.New(mqerr.BatchTooLarge, "a call settles at most %d receipts", maxSettle)
 }
 
 // parseAct reads an api.ActRequest, or a receipt alone as text.
@@ -103,6 +111,9 @@ func (s *settlement) parseAct(b []byte, o frame.Outcome) error {
 		default:
 			err = with.read(&scan, o, "", name)
 		}
+		if mqerr.Is(err, mqerr.BatchTooLarge) {
+			return err
+		}
 		if bad == nil {
 			bad = err
 		}
@@ -144,7 +155,7 @@ func (s *settlement) parseSettle(b []byte) error {
 			break
 		}
 		o := outcomeOf(name)
-		pointer := "/" + string(name[:min(len(name), 64)])
+		pointer := pointerTo(name)
 		switch {
 		case o == 0:
 			bad = invalid(pointer, "there is no such field")
@@ -216,6 +227,9 @@ func (s *settlement) parseOne(scan *jsonscan.Scanner, o frame.Outcome, pointer s
 		}
 		var err error
 		if string(name) == "receipt" {
+			if receipt != nil {
+				return invalid(pointer+"/receipt", "receipt is given twice")
+			}
 			receipt, err = readString(scan, pointer+"/receipt")
 		} else {
 			err = with.read(scan, o, pointer, name)
@@ -232,7 +246,14 @@ func (s *settlement) parseOne(scan *jsonscan.Scanner, o frame.Outcome, pointer s
 
 // read reads delay, reason or lease, where the act has it.
 func (w *options) read(scan *jsonscan.Scanner, o frame.Outcome, pointer string, name []byte) error {
-	pointer += "/" + string(name[:min(len(name), 64)])
+	pointer += pointerTo(name)
+	if i := slices.Index(optionNames[:], string(name)); i >= 0 {
+		if w.given[i] {
+			scan.Skip()
+			return invalid(pointer, "%s is given twice", name)
+		}
+		w.given[i] = true
+	}
 	var err error
 	switch n := string(name); {
 	case n == "delay" && o == frame.OutcomeNack:
@@ -276,6 +297,9 @@ func readStrings(scan *jsonscan.Scanner, pointer string, dst [][]byte) ([][]byte
 	scan.Open()
 	var bad error
 	for i := 0; scan.Element(i == 0); i++ {
+		if i == maxSettle { // before they fill the memory, a few bytes of text each
+			return dst, tooManyReceipts()
+		}
 		if scan.Peek() == jsonscan.String {
 			dst = append(dst, scan.String())
 			continue

@@ -41,7 +41,7 @@ func (g *Gateway) handlePutTopic(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := validation(want.Validate("")); err != nil {
+	if err := checkTopic(&want); err != nil {
 		return err
 	}
 	t, created, err := g.putTopic(c.Request().Context(), name, want, &cond)
@@ -69,8 +69,8 @@ func (g *Gateway) putTopic(ctx context.Context, name string, want mq.TopicSettin
 			return t, false, err
 		}
 		t, err = g.changeTopic(ctx, have, want, cond)
-		if mqerr.Is(err, mqerr.PreconditionFailed) && !cond.exact() {
-			continue
+		if mqerr.Is(err, mqerr.PreconditionFailed) && !cond.exact() || mqerr.Is(err, mqerr.TopicNotFound) && !cond.mustExist {
+			continue // it changed meanwhile, or was deleted
 		}
 		return t, false, err
 	}
@@ -85,7 +85,7 @@ func (g *Gateway) changeTopic(ctx context.Context, have meta.Topic, want mq.Topi
 	if err := checkFixed(&have.Settings, &want); err != nil {
 		return have, err
 	}
-	if err := validation(want.Validate("")); err != nil {
+	if err := checkTopic(&want); err != nil {
 		return have, err
 	}
 	return g.store.UpdateTopic(ctx, have.Name, have.Revision, func(s *mq.TopicSettings) { *s = want })

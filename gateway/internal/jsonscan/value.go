@@ -14,13 +14,16 @@ func (s *Scanner) Raw() []byte {
 	return s.Since(start)
 }
 
+// TooDeep fails where a value is nested deeper than MaxDepth, for callers that go down themselves.
+func (s *Scanner) TooDeep() { s.fail("nested deeper than %d", MaxDepth) }
+
 // Skip reads any value and drops it.
 func (s *Scanner) Skip() { s.skip(MaxDepth) }
 
 func (s *Scanner) skip(depth int) {
 	kind := s.Peek()
 	if depth == 0 && (kind == Array || kind == Object) {
-		s.fail("nested deeper than %d", MaxDepth)
+		s.TooDeep()
 		return
 	}
 	switch kind {

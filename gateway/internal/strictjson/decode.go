@@ -1,15 +1,11 @@
-// Package strictjson reads JSON bodies of configuration calls: unknown fields and wrong types are errors,
-// every one of them is named by a JSON pointer, and all are reported at once. It costs a generic parse and
+// Package strictjson reads JSON bodies of configuration calls: unknown fields, wrong types and names given twice
+// are errors, every one of them is named by a JSON pointer, and all of a kind are reported at once. It costs a generic parse and
 // is not for messages.
 package strictjson
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"unicode/utf8"
 
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
@@ -22,12 +18,23 @@ func Decode(body []byte, into any) error {
 		return err
 	}
 	if fields := check(tree, into); len(fields) > 0 {
-		return &mqerr.Error{Code: mqerr.ValidationFailed, Detail: fields[0].Pointer + ": " + fields[0].Detail, Fields: fields}
+		return badFields(fields)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return mqerr.New(mqerr.InvalidJSON, "the body could not be read: %w", err)
 	}
 	return nil
+}
+
+// badFields is the error that names them all.
+func badFields(fields []mqerr.Field) error {
+	detail := fields[0].Detail
+	if fields[0].Pointer == "" {
+		detail = "the body " + detail
+	} else {
+		detail = fields[0].Pointer + ": " + detail
+	}
+	return &mqerr.Error{Code: mqerr.ValidationFailed, Detail: detail, Fields: fields}
 }
 
 // Merge applies a JSON merge patch (RFC 7396) to an object and answers the new one. The patch must be an
@@ -67,34 +74,4 @@ func merge(target any, patch map[string]any) any {
 		}
 	}
 	return out
-}
-
-// parse reads exactly one JSON value; numbers stay text. The standard decoder bounds the depth.
-func parse(body []byte) (any, error) {
-	if !utf8.Valid(body) {
-		return nil, mqerr.New(mqerr.InvalidJSON, "the body is not UTF-8")
-	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, invalid(err, d)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, mqerr.New(mqerr.InvalidJSON, "there is more after the JSON value, at byte %d", d.InputOffset())
-	}
-	return v, nil
-}
-
-func invalid(err error, d *json.Decoder) error {
-	var syntax *json.SyntaxError
-	switch {
-	case errors.Is(err, io.EOF):
-		return mqerr.New(mqerr.InvalidJSON, "the body is empty")
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return mqerr.New(mqerr.InvalidJSON, "the body ends within a JSON value")
-	case errors.As(err, &syntax):
-		return mqerr.New(mqerr.InvalidJSON, "at byte %d: %s", syntax.Offset, syntax.Error())
-	}
-	return mqerr.New(mqerr.InvalidJSON, "at byte %d: %s", d.InputOffset(), fmt.Sprint(err))
 }

@@ -55,6 +55,11 @@ func TestDecodeNamesEveryBadField(t *testing.T) {
 		{`{"retention":{"keep_unsettled":"yes"}}`, mqerr.ValidationFailed, "/retention/keep_unsettled"},
 		{`{"group_defaults":{"backoff":{"jitter":1e999}}}`, mqerr.ValidationFailed, "/group_defaults/backoff/jitter"},
 		{`{"a/b~c":1}`, mqerr.ValidationFailed, "/a~1b~0c"},
+		{`{"partitions":2,"partitions":3}`, mqerr.ValidationFailed, "/partitions"},
+		{`{"partitions":2,"part\u0069tions":3}`, mqerr.ValidationFailed, "/partitions"},
+		{`{"retention":{"time":"1h","time":"1h"},"x":[{},{"y":1,"y":2}]}`, mqerr.ValidationFailed, "/retention/time /x/1/y"},
+		{strings.Repeat(`{"a":`, 600) + `1` + strings.Repeat(`}`, 600), mqerr.InvalidJSON, ""},
+		{`{"retention":{"time":"\ud800"}}`, mqerr.InvalidJSON, ""},
 		{`{"x":1,"partitions":[],"retention":{"y":{}}}`, mqerr.ValidationFailed, "/partitions /retention/y /x"},
 	} {
 		s := mq.DefaultTopicSettings()
