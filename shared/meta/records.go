@@ -21,6 +21,8 @@ type Node struct {
 	Draining bool `json:"draining,omitempty"`
 	// Full says that the node's disk refuses publishes, so it gets no new segments while others can.
 	Full bool `json:"full,omitempty"`
+	// Stopping says that the node is about to end, so it gets no new segments while others can.
+	Stopping bool `json:"stopping,omitempty"`
 }
 
 // Incarnation is the run that registered.

@@ -48,9 +48,13 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	<-ctx.Done()
+	var failure error
+	select {
+	case <-ctx.Done():
+	case failure = <-node.Failed():
+	}
 	stop() // a second signal ends the process at once
 	end, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
-	return node.Stop(end)
+	return errors.Join(failure, node.Stop(end))
 }

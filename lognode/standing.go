@@ -1,0 +1,144 @@
+package lognode
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+const (
+	// spaceEvery is how often the disk's room is compared with what the registration says.
+	spaceEvery = 500 * time.Millisecond
+	// spaceRest is how long a disk must have had room again before the node takes new segments.
+	spaceRest = 5 * time.Second
+	// moveWait bounds how long a node that stops waits for others to lead what it leads.
+	moveWait = 3 * time.Second
+)
+
+// standing is the node's registration and what it says of the node: that its disk is nearly full, or that it
+// stops. Of both the controller makes that the node gets no new segments; what the node leads it asks to be
+// sealed, and serves until then, so that no publish waits for a failover.
+type standing struct {
+	n      *Node
+	lease  *meta.Registration
+	value  meta.Node
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// register enters the node and begins to watch its disk.
+func (n *Node) register(ctx context.Context) (*standing, error) {
+	id := n.store.Identity()
+	s := &standing{n: n, value: meta.Node{Name: n.cfg.Name, Store: id.Store, Boot: id.Boot, Addr: n.address(),
+		Zone: n.cfg.Zone, Capacity: n.cfg.Capacity, Full: !n.store.PublishAllowed()}}
+	var err error
+	if s.lease, err = n.meta.Register(ctx, meta.NodeKey(n.cfg.Name), s.value, n.cfg.LeaseTTL, n.healthy); err != nil {
+		return nil, err
+	}
+	watch, cancel := context.WithCancel(n.ctx)
+	s.cancel = cancel
+	s.done.Go(func() { s.watchSpace(watch) })
+	return s, nil
+}
+
+// watchSpace owns value until it ends.
+func (s *standing) watchSpace(ctx context.Context) {
+	tick := time.NewTicker(spaceEvery)
+	defer tick.Stop()
+	var room time.Time // since when there is room, while the registration says that there is none
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		switch allowed := s.n.store.PublishAllowed(); {
+		case !allowed:
+			room = time.Time{}
+			s.say(ctx, func(v *meta.Node) { v.Full = true })
+			s.n.leadNothing("the disk is nearly full")
+		case !s.value.Full:
+		case room.IsZero():
+			room = time.Now()
+		case time.Since(room) >= spaceRest:
+			s.say(ctx, func(v *meta.Node) { v.Full = false })
+		}
+	}
+}
+
+// say changes the registration, if that changes it.
+func (s *standing) say(ctx context.Context, change func(*meta.Node)) {
+	next := s.value
+	change(&next)
+	if next == s.value {
+		return
+	}
+	s.value = next // also when the answer is lost: it is what a later registration writes
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := s.lease.Update(ctx, next); err != nil {
+		s.n.log.Warn("the registration could not be changed", "err", err)
+	}
+	s.n.log.Info("the node says of itself", "full", next.Full, "stopping", next.Stopping)
+}
+
+// leave hands over what the node leads while it still serves, for a few seconds at most, then ends the registration.
+func (s *standing) leave(ctx context.Context) {
+	s.stopWatching()
+	ctx, cancel := context.WithTimeout(ctx, moveWait)
+	defer cancel()
+	if len(s.n.toHandOver()) > 0 {
+		s.say(ctx, func(v *meta.Node) { v.Stopping = true })
+		s.n.leadNothing("the node stops")
+		_ = s.n.view.WaitFor(ctx, func(*meta.View) bool { return len(s.n.toHandOver()) == 0 })
+	}
+	s.lease.Close()
+}
+
+// close ends the registration at once.
+func (s *standing) close() {
+	s.stopWatching()
+	s.lease.Close()
+}
+
+func (s *standing) stopWatching() {
+	s.cancel()
+	s.done.Wait()
+}
+
+// leadNothing asks for every segment to be sealed that this node leads and others can take.
+func (n *Node) leadNothing(reason string) {
+	for _, id := range n.toHandOver() {
+		n.wants.seal(id, reason)
+	}
+}
+
+// toHandOver are the open segments of which etcd names this run as the leader, and for which there are enough other
+// nodes: when everything stops at once nobody waits for anybody.
+func (n *Node) toHandOver() (out []mq.SegmentID) {
+	id, others := n.store.Identity(), 0
+	for _, x := range n.view.Nodes() {
+		if x.Store != id.Store && !x.Full && !x.Draining && !x.Stopping {
+			others++
+		}
+	}
+	for _, h := range n.view.HeadsOf(id.Store) {
+		if h.Open != nil && h.Open.Leader == id && others >= h.Open.Quorum {
+			out = append(out, h.Open.ID)
+		}
+	}
+	return out
+}
+
+// watchStore tells of a store that failed: it acknowledges nothing any more, and only a new start can mend that.
+func (n *Node) watchStore() {
+	select {
+	case <-n.store.Failed():
+		n.failed <- fmt.Errorf("lognode %s: %w", n.cfg.Name, n.store.Err())
+	case <-n.ctx.Done():
+	}
+}
