@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -119,7 +118,8 @@ func (g *Gateway) publishStream(c echo.Context, name string) error {
 
 // read takes lines until there are no more.
 func (s *lineStream) read(in io.Reader) {
-	lines := lineReader{in: bufio.NewReaderSize(in, 64<<10), limit: s.maxLine()}
+	lines := lineReader{in: bufio.NewReaderSize(in, 64<<10), limit: s.maxLine(), memory: s.g.buffered}
+	defer lines.release()
 	r := &itemReader{maxValue: s.topic.Settings.MaxMessageBytes, index: -1}
 	fresh := true // whether the burst that is being read has chosen where keyless lines go
 	for !s.drained() {
@@ -130,17 +130,17 @@ func (s *lineStream) read(in io.Reader) {
 			}
 		}
 		line, err := lines.next()
-		tooLong := errors.Is(err, errLineTooLong)
-		if len(line) > 0 || tooLong {
+		var dropped *mqerr.Error
+		if errors.As(err, &dropped) || len(line) > 0 {
 			if fresh && s.topic.ID != 0 {
 				s.choose()
 			}
 			fresh = false
-			if !s.take(r, line, tooLong) {
+			if !s.take(r, line, dropped) {
 				return
 			}
 		}
-		if err != nil && !tooLong {
+		if err != nil && dropped == nil {
 			return
 		}
 		if !lines.more() {
@@ -161,9 +161,12 @@ func (s *lineStream) drained() bool {
 	}
 }
 
-// take reads one line into its batch; false ends the stream.
-func (s *lineStream) take(r *itemReader, line []byte, tooLong bool) bool {
-	at := slot{err: s.parse(r, line, tooLong)}
+// take reads one line into its batch, or answers why it was dropped; false ends the stream.
+func (s *lineStream) take(r *itemReader, line []byte, dropped *mqerr.Error) bool {
+	at := slot{err: dropped}
+	if dropped == nil {
+		at.err = s.parse(r, line)
+	}
 	if at.err == nil && s.topic.ID == 0 {
 		t, err := s.g.topicToPublish(s.ctx, s.topic.Name)
 		if err != nil {
@@ -188,10 +191,7 @@ func (s *lineStream) take(r *itemReader, line []byte, tooLong bool) bool {
 }
 
 // parse reads one line into r.
-func (s *lineStream) parse(r *itemReader, line []byte, tooLong bool) *mqerr.Error {
-	if tooLong {
-		return mqerr.New(mqerr.MessageTooLarge, "a line of this stream has at most %d bytes", s.maxLine())
-	}
+func (s *lineStream) parse(r *itemReader, line []byte) *mqerr.Error {
 	r.scan.Reset(line)
 	err := r.read()
 	if err == nil {
@@ -337,46 +337,4 @@ func (s *lineStream) end() {
 	s.changed.Broadcast()
 	s.mu.Unlock()
 	s.work.Wait()
-}
-
-var errLineTooLong = errors.New("line too long")
-
-// lineReader cuts a stream into lines of a bounded length.
-type lineReader struct {
-	in    *bufio.Reader
-	limit int
-	long  []byte
-}
-
-// more says whether a whole line is there already.
-func (l *lineReader) more() bool {
-	b, _ := l.in.Peek(l.in.Buffered())
-	return bytes.IndexByte(b, '\n') >= 0
-}
-
-// next is the next line without white space around it, which may be nothing. The last one may come with
-// io.EOF. A line beyond the limit is passed over to its end and reported as errLineTooLong.
-func (l *lineReader) next() ([]byte, error) {
-	line, err := l.in.ReadSlice('\n')
-	if !errors.Is(err, bufio.ErrBufferFull) {
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, err // half a line is no message
-		}
-		return bytes.TrimSpace(line), err
-	}
-	l.long = append(l.long[:0], line...)
-	tooLong := false
-	for errors.Is(err, bufio.ErrBufferFull) {
-		line, err = l.in.ReadSlice('\n')
-		if tooLong = tooLong || len(l.long)+len(line) > l.limit; !tooLong {
-			l.long = append(l.long, line...)
-		}
-	}
-	switch {
-	case tooLong && (err == nil || errors.Is(err, io.EOF)):
-		return nil, errLineTooLong
-	case err != nil && !errors.Is(err, io.EOF):
-		return nil, err
-	}
-	return bytes.TrimSpace(l.long), err
 }
