@@ -14,6 +14,7 @@ const (
 	Take    Verdict = iota // write it; acknowledge when durable
 	Have                   // it is below the queue's end already: nothing to write
 	Gap                    // its predecessor is missing: ask for entries from Queued on
+	Ignore                 // the same, and the leader was asked already: what was on its way comes again
 	Sealed                 // nothing is taken any more
 	Refused                // it is not from this segment's leader
 )
@@ -26,9 +27,12 @@ type Replica struct {
 	tail, queued mq.Position
 	prev         mq.Position // position of the last queued entry in the chain; meaningful if queued > base
 	unsure       bool        // prev is not known, since the queue was taken back
-	sealing      bool        // nothing is taken any more; the flag may not be durable yet
-	flagged      bool        // the seal flag is durable
-	end          *mq.Position
+	// asked: the leader was asked to send from queued on and nothing has been taken since. Each entry that was on its
+	// way would ask again and be answered with all of them: with a disk that takes nothing, twice as many each time.
+	asked   bool
+	sealing bool // nothing is taken any more; the flag may not be durable yet
+	flagged bool // the seal flag is durable
+	end     *mq.Position
 }
 
 // NewReplica takes up a copy as the disk has it. prev is the position of the last entry on disk (any value if
@@ -59,12 +63,14 @@ func (r *Replica) Offer(e *mq.Entry, from mq.Incarnation) Verdict {
 		return Sealed
 	case e.At.Before(r.queued):
 		return Have
-	case e.At != r.queued:
-		return Gap
-	case r.queued != r.seg.Base && e.Prev != r.prev && !r.unsure:
+	case e.At != r.queued, r.queued != r.seg.Base && e.Prev != r.prev && !r.unsure:
+		if r.asked {
+			return Ignore
+		}
+		r.asked = true
 		return Gap
 	}
-	r.queued, r.prev, r.unsure = e.Next(), e.At, false
+	r.queued, r.prev, r.unsure, r.asked = e.Next(), e.At, false, false
 	return Take
 }
 
@@ -128,11 +134,12 @@ func (r *Replica) SetEnd(end mq.Position) (cut bool, err error) {
 func (r *Replica) End() *mq.Position { return r.end }
 
 // Unqueue takes the queue back to the entry at a position, because the disk had no room for it: it is as if it
-// and those behind it had not come. It reports whether the queue was beyond it.
+// and those behind it had not come. It reports whether the queue was beyond it; the caller then asks the leader to
+// send from there, once, after a pause.
 func (r *Replica) Unqueue(at mq.Position) bool {
 	if at.Before(r.tail) || !at.Before(r.queued) {
 		return false
 	}
-	r.queued, r.unsure = at, true
+	r.queued, r.unsure, r.asked = at, true, true
 	return true
 }

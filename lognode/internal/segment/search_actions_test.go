@@ -12,6 +12,7 @@ const (
 	doCrash
 	doLoseSuffix
 	doWipe
+	doRefuse
 	doLearnEnd
 	doCopy
 	doReadEtcd
@@ -34,6 +35,7 @@ type rules struct {
 	controllers          int
 	unknown              bool // transactions may have an unknown outcome
 	removal              bool // R5
+	refusals             bool // full disks
 
 	oneAnswerFewer   bool // than |replicas| - q + 1
 	flagForgotten    bool // by a crash

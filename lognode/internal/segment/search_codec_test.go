@@ -150,7 +150,8 @@ func (c *codec) leader(x *chainLink) {
 func (c *codec) replica(x *chainLink, p *replica) {
 	r := &p.r
 	ended := r.end != nil
-	c.bits(&p.known, &p.damaged, &p.removing, &p.lost, &r.sealing, &r.flagged, &ended)
+	// What the leader was asked already (r.asked) changes no verdict here: entries are offered in order only.
+	c.bits(&p.known, &p.damaged, &p.removing, &p.lost, &r.sealing, &r.flagged, &ended, &r.unsure)
 	if c.pos(&p.ack); !p.known {
 		return
 	}

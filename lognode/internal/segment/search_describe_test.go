@@ -23,6 +23,8 @@ func (s *search) describe(w *world, st step) string {
 		return fmt.Sprintf("n%d starts again and has silently lost the last entry of segment %d", n, st.slot)
 	case doWipe:
 		return fmt.Sprintf("n%d starts again with an empty directory", n)
+	case doRefuse:
+		return fmt.Sprintf("n%d has no room for what is queued of segment %d, from %s on", n, st.slot, x.reps[n].r.Tail())
 	case doLearnEnd:
 		return fmt.Sprintf("n%d learns the end %s of segment %d", n, x.end, st.slot)
 	case doCopy:

@@ -2,7 +2,8 @@ package segment
 
 import "github.com/splashdam/splashdam/shared/mq"
 
-// diskSteps: the next queued entry becomes durable, or a durable one is silently lost.
+// diskSteps: the next queued entry becomes durable, a full disk refuses what is queued, or a durable entry is silently
+// lost.
 func (s *search) diskSteps(w *world, slot, n int, emit func(*world, step) bool) {
 	x := &w.links[slot]
 	p := &x.reps[n]
@@ -10,6 +11,15 @@ func (s *search) diskSteps(w *world, slot, n int, emit func(*world, step) bool) 
 		y := s.next(w)
 		y.durable(slot, n, x.at(x.index(p.r.Tail())+1))
 		emit(y, step{doDurable, uint8(slot), uint8(n), 0})
+	}
+	if s.refusals && n != x.leader() && p.r.Tail().Before(p.r.Queued()) {
+		y := s.next(w)
+		z := &y.links[slot].reps[n]
+		z.r.Unqueue(p.r.Tail())
+		for k := x.index(p.r.Tail()); k < perSegment; k++ {
+			z.held[k] = 0
+		}
+		emit(y, step{doRefuse, uint8(slot), uint8(n), 0})
 	}
 	if w.lies < s.lies && x.seg.Base.Before(p.r.Tail()) {
 		y := s.next(w)

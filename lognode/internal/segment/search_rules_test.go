@@ -21,6 +21,7 @@ func TestSearchTheRules(t *testing.T) {
 		{"crash", rules{crashes: 1, controllers: 2, entries: [slots]int{1, 1, 1, 1}}},
 		{"crashes_of_longer_segments", rules{crashes: 2, controllers: 1, entries: [slots]int{2, 2, 1, 1}}},
 		{"removal_and_unknown_outcomes", rules{removal: true, unknown: true, controllers: 2, entries: [slots]int{1, 1, 1, 1}}},
+		{"full_disks", rules{refusals: true, crashes: 1, controllers: 1, entries: [slots]int{2, 2, 1, 1}}},
 		{"silent_loss", rules{lies: 1, controllers: 2, entries: [slots]int{1, 1, 1, 1}}},
 		{"silent_loss_and_crash", rules{lies: 1, crashes: 1, controllers: 1, entries: [slots]int{2, 1, 1, 1}}},
 		{"lost_directory", rules{wipes: 1, controllers: 2, entries: [slots]int{1, 1, 1, 1}}},

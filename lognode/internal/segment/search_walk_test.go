@@ -21,7 +21,7 @@ func TestWalkTheRules(t *testing.T) {
 		name string
 		rules
 	}{
-		{"crashes", rules{crashes: 3, removal: true, unknown: true, controllers: 2, entries: full}},
+		{"crashes", rules{refusals: true, crashes: 3, removal: true, unknown: true, controllers: 2, entries: full}},
 		{"silent_loss", rules{crashes: 1, lies: 1, removal: true, unknown: true, controllers: 2, entries: full}},
 		{"lost_directory", rules{crashes: 1, wipes: 1, removal: true, unknown: true, controllers: 2, entries: full}},
 	} {

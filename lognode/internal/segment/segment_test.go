@@ -225,7 +225,7 @@ func TestReplicaVerdicts(t *testing.T) {
 	step("c before b", r.Offer(&c, seg.Leader), Gap)
 	forged := b
 	forged.Prev = mq.Position{Offset: 1}
-	step("b with another predecessor", r.Offer(&forged, seg.Leader), Gap)
+	step("b with another predecessor", r.Offer(&forged, seg.Leader), Ignore)
 	step("b", r.Offer(&b, seg.Leader), Take)
 	r.Seal()
 	step("c after the seal", r.Offer(&c, seg.Leader), Sealed)
@@ -316,5 +316,38 @@ func TestFollowerWindow(t *testing.T) {
 	f.Rewind(base)
 	if f.SentTo() != base {
 		t.Fatal("a gap rewinds")
+	}
+}
+
+// A disk that takes nothing must not make the leader send twice as much each time: one request per refusal, however
+// many entries were on their way.
+func TestOneRefusalAsksOnce(t *testing.T) {
+	seg := testSegment(3, 2)
+	l, _ := NewLeader(seg, seg.Base, 0)
+	entries := make([]mq.Entry, 5)
+	for i := range entries {
+		entries[i].Count = 1
+		if err := l.Place(&entries[i], 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := NewReplica(seg, seg.Base, seg.Base, false, nil)
+	for round := range 3 {
+		if v := r.Offer(&entries[0], seg.Leader); v != Take {
+			t.Fatalf("round %d: verdict %d", round, v)
+		}
+		if !r.Unqueue(entries[0].At) {
+			t.Fatal("not taken back")
+		}
+		for i := 1; i < len(entries); i++ {
+			if v := r.Offer(&entries[i], seg.Leader); v != Ignore {
+				t.Fatalf("round %d, entry %d: verdict %d, the leader would be asked again", round, i, v)
+			}
+		}
+	}
+	for i := range entries {
+		if v := r.Offer(&entries[i], seg.Leader); v != Take {
+			t.Fatalf("entry %d once there is room: verdict %d", i, v)
+		}
 	}
 }
