@@ -111,6 +111,8 @@ func New(p mq.PartitionID) *Machine {
 // the journal's times, and what is due already fires at once.
 func (m *Machine) Lead(segment uint64, now int64) {
 	m.leading, m.segment, m.counter = true, segment, 0
+	// The owner of the wheel forgets the timers of a leadership with its end; what was set before a roll is set anew.
+	m.timer = TimerOp{}
 	for _, g := range m.groups {
 		g.more = true
 		m.touch(g)
