@@ -148,6 +148,27 @@ type gatewayStream struct {
 	node   *Node
 	stream *link.Stream
 	id     uint64
+	forged refusals
+}
+
+// refusals keeps forged receipts from filling the log: it is callers who choose how many they send. Its zero
+// value is ready; for one goroutine.
+type refusals struct {
+	next time.Time // when the next line may be written
+	held int       // refused since the last one
+}
+
+// refusalsEvery is the time between two lines.
+const refusalsEvery = time.Second
+
+// note counts refusals and says how many a line is to tell of now, or 0 for no line.
+func (r *refusals) note(now time.Time, n int) int {
+	if r.held += n; r.held == 0 || now.Before(r.next) {
+		return 0
+	}
+	n, r.held = r.held, 0
+	r.next = now.Add(refusalsEvery)
+	return n
 }
 
 // reply answers request id. If the gateway reads too slowly or is gone the answer is lost, as on any network.
@@ -247,12 +268,16 @@ func (g *gatewayStream) settle(id uint64, body []byte) error {
 	}
 	items := make([]delivery.SettleItem, 0, len(f.Items))
 	refused := make([]mqerr.Code, len(f.Items))
+	var forged []any // the first one, for the log
+	count := 0
 	for i := range f.Items {
 		it := &f.Items[i]
 		r, err := mq.VerifyReceipt(it.Receipt, g.node.view.Secret)
 		if err != nil || r.Partition != f.Partition {
 			refused[i] = mqerr.InvalidReceipt
-			g.node.log.Warn("a receipt is refused", "receipt", fmt.Sprintf("%+v", r), "for", f.Partition, "err", err)
+			if count++; count == 1 {
+				forged = []any{"receipt", fmt.Sprintf("%+v", r), "for", f.Partition, "err", err}
+			}
 			continue
 		}
 		item := delivery.SettleItem{Receipt: r, Reason: it.Reason, Outcome: outcomes[it.Outcome]}
@@ -262,6 +287,9 @@ func (g *gatewayStream) settle(id uint64, body []byte) error {
 			item.Delay = it.Delay
 		}
 		items = append(items, item)
+	}
+	if n := g.forged.note(time.Now(), count); n > 0 {
+		g.node.log.Warn("receipts are refused", append(forged, "count", n)...)
 	}
 	p.Settle(items, refused, g.reply(id))
 	return nil
