@@ -33,10 +33,11 @@ func (n *Node) Seal(id mq.SegmentID, answer func(State)) {
 			answer(State{})
 			return
 		}
-		flag := func() {
+		flag := func() error {
 			if s := n.disk.segments[id]; s != nil {
 				s.Flag = true
 			}
+			return nil
 		}
 		n.disk.add(flag, func(err error) { // a full queue answers nothing: the controller asks again
 			if err != nil {
@@ -62,12 +63,13 @@ func (n *Node) Create(seg mq.Segment, revision int64, answer func(made bool)) {
 	}
 	seg.Compared = revision
 	d := n.disk
-	write := func() {
+	write := func() error {
 		if d.segments[seg.ID] == nil {
 			d.segments[seg.ID] = &Stored{Segment: seg, Tail: seg.Base, Last: seg.Base, mark: seg.Base}
 			d.ids = append(d.ids, seg.ID)
 			d.named[seg.Partition] = named{seg.Number, revision}
 		}
+		return nil
 	}
 	d.add(write, func(err error) {
 		if err != nil {
@@ -94,7 +96,7 @@ func (n *Node) Tidy() {
 				}
 			}
 			p := n.partition(part)
-			n.disk.add(func() { delete(n.disk.segments, id) }, func(error) {
+			n.disk.add(func() error { delete(n.disk.segments, id); return nil }, func(error) {
 				p.post(func() { delete(p.copies, id) })
 			})
 		})

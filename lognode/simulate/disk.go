@@ -33,7 +33,7 @@ type Written struct {
 
 // write waits for a sync: apply makes it durable, done tells its owner.
 type write struct {
-	apply func()
+	apply func() error
 	done  func(error)
 }
 
@@ -80,7 +80,7 @@ func (d *Disk) Failed() bool { return d.failed }
 func (d *Disk) Crash(keep int) {
 	for i, w := range d.pending {
 		if i < keep && !d.failed {
-			w.apply()
+			_ = w.apply() // nobody is told
 		}
 	}
 	d.pending, d.syncing, d.failed, d.host = nil, 0, false, nil
@@ -129,7 +129,7 @@ func (d *Disk) start(h *Host) {
 }
 
 // add queues a write; false if the queue is full.
-func (d *Disk) add(apply func(), done func(error)) bool {
+func (d *Disk) add(apply func() error, done func(error)) bool {
 	if len(d.pending) >= maxPending {
 		return false
 	}
@@ -153,8 +153,7 @@ func (d *Disk) pump() {
 				w.done(errDisk)
 				continue
 			}
-			w.apply()
-			w.done(nil)
+			w.done(w.apply())
 		}
 		d.pump()
 	})
@@ -170,23 +169,26 @@ func (d *Disk) append(id mq.SegmentID, e *mq.Entry, data []byte, done func(error
 			done(err)
 		}
 	}
-	ok := d.add(func() { d.put(id, at, next, data, fault) }, said)
+	ok := d.add(func() error { return d.put(id, at, next, data, fault) }, said)
 	if ok && early {
 		d.host.After(0, func() { done(nil) })
 	}
 	return ok
 }
 
-func (d *Disk) put(id mq.SegmentID, at, next mq.Position, data []byte, fault func(error)) {
+func (d *Disk) put(id mq.SegmentID, at, next mq.Position, data []byte, fault func(error)) error {
 	s := d.segments[id]
 	switch {
-	case s == nil || s.Damaged || s.End != nil && s.End.Before(next) || at.Before(s.Tail):
+	case s == nil || s.Damaged:
+		return fmt.Errorf("segment %d is not here", id)
+	case s.End != nil && s.End.Before(next) || at.Before(s.Tail):
 	case at != s.Tail:
 		fault(fmt.Errorf("store %s: an entry at %s of segment %d behind the tail %s", d.Store, at, id, s.Tail))
 	default:
 		s.Entries = append(s.Entries, Written{at, next, data})
 		s.Last, s.Tail, s.mark = at, next, next
 	}
+	return nil
 }
 
 // cut makes a decided end durable and removes what is beyond it.

@@ -178,10 +178,11 @@ func (p *partition) decideEnd(h *held, end mq.Position) bool {
 	var record func()
 	record = func() {
 		d := p.node.disk
-		if !d.add(func() {
+		if !d.add(func() error {
 			if s := d.segments[id]; s != nil {
 				s.cut(end)
 			}
+			return nil
 		}, func(error) {}) {
 			p.node.host.After(retryGive, record)
 		}

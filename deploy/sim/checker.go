@@ -1,0 +1,194 @@
+package sim
+
+import (
+	"fmt"
+
+	lognode "github.com/splashdam/splashdam/lognode/simulate"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+type place struct {
+	partition mq.PartitionID
+	offset    uint64
+}
+
+type groupPlace struct {
+	group mq.GroupID
+	place
+}
+
+// fence orders the hand-overs of a message.
+type fence struct{ segment, counter uint64 }
+
+func (f fence) less(o fence) bool {
+	return f.segment < o.segment || f.segment == o.segment && f.counter < o.counter
+}
+
+// hand is one delivery that a consumer saw.
+type hand struct {
+	fence
+	attempt uint32
+	stream  uint64
+}
+
+// checker sees what clients see, and never looks into a node before the end.
+type checker struct {
+	s        *Sim
+	values   map[place]string
+	acked    map[place]bool         // publishes that were acknowledged
+	segments map[mq.SegmentID][]ack // the same, by segment
+	ends     map[mq.SegmentID]mq.Position
+	hands    map[groupPlace][]hand
+	done     map[groupPlace]doneAt // acked by a consumer, and answered
+	gone     map[uint64]bool       // streams whose unconfirmed hand-overs were given back
+
+	published, delivered, repeated, zombies int
+}
+
+type ack struct {
+	next  mq.Position
+	value string
+}
+
+type doneAt struct {
+	time  int64
+	fence fence
+}
+
+func newChecker(s *Sim) *checker {
+	return &checker{s: s, values: map[place]string{}, acked: map[place]bool{}, segments: map[mq.SegmentID][]ack{},
+		ends: map[mq.SegmentID]mq.Position{}, hands: map[groupPlace][]hand{}, done: map[groupPlace]doneAt{}, gone: map[uint64]bool{}}
+}
+
+// value is I4: an offset has one value.
+func (c *checker) value(at place, v string) {
+	if have, ok := c.values[at]; ok && have != v {
+		c.s.fail("I4: offset %d of partition %d was %q and is %q", at.offset, at.partition.Number, have, v)
+	}
+	c.values[at] = v
+}
+
+// acknowledged is an answered publish. I1: it is below its segment's end, for ever.
+func (c *checker) acknowledged(p mq.PartitionID, a lognode.Appended, values []string) {
+	for i, v := range values {
+		at := place{p, a.First + uint64(i)}
+		c.value(at, v)
+		c.acked[at] = true
+		c.published++
+	}
+	if end, ok := c.ends[a.Segment]; ok && end.Before(a.Next) {
+		c.s.fail("I1: %q was acknowledged up to %s of segment %d, which has ended at %s", values[0], a.Next, a.Segment, end)
+	}
+	c.segments[a.Segment] = append(c.segments[a.Segment], ack{a.Next, values[0]})
+}
+
+// ended is a decided end.
+func (c *checker) ended(seg *mq.Segment, end mq.Position) {
+	c.ends[seg.ID] = end
+	for _, a := range c.segments[seg.ID] {
+		if end.Before(a.next) {
+			c.s.fail("I1: segment %d ends at %s, and %q was acknowledged up to %s", seg.ID, end, a.value, a.next)
+		}
+	}
+}
+
+// handed is a delivery.
+func (c *checker) handed(g mq.GroupID, m lognode.Delivered, decided int64, stream uint64) {
+	at := place{m.Receipt.Partition, m.Receipt.Offset}
+	key := groupPlace{g, at}
+	h := hand{fence{m.Receipt.Segment, m.Receipt.Counter}, m.Attempt, stream}
+	c.value(at, string(m.Value))
+	if c.delivered++; len(c.hands[key]) > 0 {
+		c.repeated++
+	}
+	if d, ok := c.done[key]; ok && decided > d.time {
+		if h.fence.segment < d.fence.segment && h.attempt == 1 {
+			c.zombies++ // a leader that does not know yet that it is none hands out first attempts without asking
+		} else {
+			c.s.fail("offset %d of partition %d was acked in group %d (fence %v) and came back (%+v)", at.offset,
+				at.partition.Number, g, d.fence, h)
+		}
+	}
+	if g == 2 && m.Attempt > attempts {
+		c.s.fail("offset %d of partition %d: attempt %d of %d", at.offset, at.partition.Number, m.Attempt, attempts)
+	}
+	for _, before := range c.hands[key] {
+		c.counted(at, before, h)
+	}
+	c.hands[key] = append(c.hands[key], h)
+}
+
+// counted: an attempt that is not the first commits before it is handed out, and so no later one has its number,
+// unless it was given back.
+func (c *checker) counted(at place, a, b hand) {
+	if b.fence.less(a.fence) {
+		a, b = b, a
+	}
+	if a.fence == b.fence {
+		c.s.fail("offset %d of partition %d was handed out twice with fence %v", at.offset, at.partition.Number, a.fence)
+	}
+	if a.attempt > 1 && b.attempt <= a.attempt && !c.gone[a.stream] {
+		c.s.fail("offset %d of partition %d: attempt %d (fence %v) after attempt %d (fence %v)", at.offset, at.partition.Number,
+			b.attempt, b.fence, a.attempt, a.fence)
+	}
+}
+
+// settled is an answered settle.
+func (c *checker) settled(g mq.GroupID, m lognode.Delivered, o lognode.Outcome) {
+	if o != lognode.Ack {
+		return
+	}
+	key := groupPlace{g, place{m.Receipt.Partition, m.Receipt.Offset}}
+	if _, ok := c.done[key]; !ok {
+		c.done[key] = doneAt{c.s.now, fence{m.Receipt.Segment, m.Receipt.Counter}}
+	}
+}
+
+// finished says whether everything is delivered and settled, after the faults.
+func (s *Sim) finished() bool {
+	for i := range s.etcd.heads {
+		h := &s.etcd.heads[i]
+		if h.Open == nil {
+			return false
+		}
+		n := s.byName(h.Open.LeaderNode())
+		if n.run == nil {
+			return false
+		}
+		for _, g := range s.groups {
+			f, ok := n.run.Figures(h.Partition, g.ID)
+			if !ok || f.Lag > 0 || f.Committed == 0 {
+				return false
+			}
+		}
+	}
+	for key := range s.check.acked {
+		for _, g := range s.groups {
+			if len(s.check.hands[groupPlace{g.ID, key}]) == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// unfinished says why not.
+func (s *Sim) unfinished() string {
+	text := ""
+	for i := range s.etcd.heads {
+		h := &s.etcd.heads[i]
+		if h.Open == nil {
+			text += fmt.Sprintf(" partition %d has no segment;", i)
+			continue
+		}
+		n := s.byName(h.Open.LeaderNode())
+		for _, g := range s.groups {
+			if n.run == nil {
+				continue
+			}
+			f, ok := n.run.Figures(h.Partition, g.ID)
+			text += fmt.Sprintf(" partition %d group %d at %s segment %d: serving %v %+v;", i, g.ID, n.name, h.Open.ID, ok, f)
+		}
+	}
+	return text
+}

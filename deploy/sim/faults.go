@@ -1,0 +1,213 @@
+package sim
+
+import (
+	lognode "github.com/splashdam/splashdam/lognode/simulate"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// fault is a kind of trouble. Each seed has some of the kinds, so that runs differ in more than chance.
+type fault struct {
+	name   string
+	weight int
+	happen func(s *Sim)
+}
+
+// faults are all kinds. Only one node's disk, the victim's, ever forgets or changes what was durable: two copies of two
+// that are gone are gone.
+var faults = []fault{
+	{"crash of a node", 6, func(s *Sim) { s.restartLater(s.anyNode(), s.between(50*millisecond, 5*second)) }},
+	{"crash of all nodes", 1, func(s *Sim) {
+		for _, n := range s.nodes {
+			s.restartLater(n, s.between(50*millisecond, 3*second))
+		}
+	}},
+	{"frozen node", 3, func(s *Sim) { n := s.anyNode(); n.frozen = s.now + s.between(200*millisecond, 6*second) }},
+	{"frozen controller", 1, func(s *Sim) { c := s.ctls[s.rng.IntN(2)]; c.frozen = s.now + s.between(200*millisecond, 6*second) }},
+	{"one-way cut", 5, func(s *Sim) {
+		a, b := s.anyProcess(), s.anyProcess()
+		s.net.cut[[2]int{a.id, b.id}] = s.now + s.between(300*millisecond, 8*second)
+	}},
+	{"node cut off", 2, func(s *Sim) {
+		n, until := s.anyNode(), s.now+s.between(300*millisecond, 8*second)
+		for _, p := range s.processes {
+			s.net.cut[[2]int{n.id, p.id}], s.net.cut[[2]int{p.id, n.id}] = until, until
+		}
+	}},
+	{"node cut off from etcd and controllers", 2, func(s *Sim) {
+		n, until := s.anyNode(), s.now+s.between(300*millisecond, 8*second)
+		for _, p := range []*process{s.etcd.proc, s.ctls[0].process, s.ctls[1].process} {
+			s.net.cut[[2]int{n.id, p.id}], s.net.cut[[2]int{p.id, n.id}] = until, until
+		}
+	}},
+	{"stream reset", 4, func(s *Sim) {
+		if n := s.anyNode(); n.up {
+			n.streams[s.rng.IntN(len(n.streams))].lose()
+		}
+	}},
+	{"slow links", 2, func(s *Sim) { p := s.anyProcess(); p.slow = s.now + s.between(second, 6*second) }},
+	{"lost messages", 2, func(s *Sim) { p := s.anyProcess(); p.lossy = s.now + s.between(second, 6*second) }},
+	{"stalled disk", 3, func(s *Sim) { n := s.anyNode(); n.stalled = s.now + s.between(300*millisecond, 6*second) }},
+	{"failed sync", 2, func(s *Sim) {
+		n := s.anyNode()
+		n.failing = true
+		s.in(s.between(second, 4*second), nil, func() {
+			if n.disk.Failed() || n.failing {
+				s.restartLater(n, s.between(50*millisecond, 2*second))
+			}
+		})
+	}},
+	{"flipped bit", 1, func(s *Sim) {
+		if c := s.victim.anySegment(); c != nil {
+			c.Flip(s.rng.IntN(len(c.Entries)+1), s.rng.IntN(1000))
+		}
+	}},
+	{"silently lost suffix", 2, func(s *Sim) {
+		s.restartLater(s.victim, s.between(50*millisecond, 2*second))
+		if c := s.victim.anySegment(); c != nil {
+			for range 1 + s.rng.IntN(3) {
+				c.LoseSuffix()
+			}
+		}
+	}},
+	{"lost directory", 1, func(s *Sim) {
+		if n := s.victim; n.wiped < 2 {
+			s.restartLater(n, s.between(50*millisecond, 2*second))
+			n.wiped++
+			n.disk = lognode.NewDisk(mq.StoreID(n.name + "." + string(rune('0'+n.wiped))))
+		}
+	}},
+	{"clock jump", 2, func(s *Sim) { p := s.anyProcess(); p.offset += s.between(-10*second, 10*second) }},
+	{"unknown outcomes of etcd", 2, func(s *Sim) { s.etcd.unknown = s.now + s.between(second, 6*second) }},
+	{"etcd away", 1, func(s *Sim) { s.etcd.away = s.now + s.between(300*millisecond, 5*second) }},
+	{"all leases end", 1, func(s *Sim) { s.etcd.expire(s.now + 10*second) }},
+	{"leases end late", 1, func(s *Sim) { s.etcd.late = s.now + s.between(second, 8*second) }},
+	{"watch lags", 3, func(s *Sim) {
+		w := s.etcd.watchers[s.rng.IntN(len(s.etcd.watchers))]
+		w.lag = s.now + s.between(200*millisecond, 5*second)
+	}},
+	{"crash of a controller", 2, func(s *Sim) {
+		c := s.ctls[s.rng.IntN(2)]
+		c.crash()
+		s.in(s.between(50*millisecond, 4*second), nil, func() {
+			if !c.up {
+				c.boot()
+			}
+		})
+	}},
+	{"two controllers at once", 2, func(s *Sim) {
+		for _, c := range s.ctls {
+			if c.up {
+				c.usurper = s.now + s.between(second, 5*second)
+				c.rule()
+			}
+		}
+	}},
+	{"gateway's streams end", 2, func(s *Sim) {
+		c := s.clients[s.rng.IntN(len(s.clients))]
+		old := c.stream
+		c.stream++
+		s.check.gone[old] = true
+		for _, n := range s.nodes {
+			s.net.send(c.process, n.process, func() { n.run.StreamGone(old) })
+		}
+	}},
+	{"move wanted", 2, func(s *Sim) {
+		n := s.anyNode()
+		for _, h := range s.etcd.heads {
+			if h.Open != nil && n.up && h.Open.Leader == n.run.Identity() {
+				n.asks[h.Open.ID] = true
+			}
+		}
+	}},
+}
+
+func (s *Sim) anyNode() *node       { return s.nodes[s.rng.IntN(len(s.nodes))] }
+func (s *Sim) anyProcess() *process { return s.processes[s.rng.IntN(len(s.processes))] }
+
+func (n *node) anySegment() *lognode.Stored {
+	all := n.disk.Segments()
+	if len(all) == 0 {
+		return nil
+	}
+	return all[n.sim.rng.IntN(len(all))]
+}
+
+func (s *Sim) restartLater(n *node, d int64) {
+	n.crash()
+	s.in(d, nil, func() {
+		if !n.up {
+			n.boot()
+		}
+	})
+}
+
+// chaos lets faults happen until a time, and then ends them all.
+func (s *Sim) chaos(until int64) {
+	total := 0
+	for _, f := range faults {
+		if s.wanted(f.name) {
+			s.enabled[f.name] = true
+			total += f.weight
+		}
+	}
+	pace := s.between(300*millisecond, 3*second)
+	s.until(min(until, s.between(0, 2*second)))
+	for s.err == nil && s.now < until {
+		s.until(min(until, s.now+s.between(0, 2*pace)))
+		if total == 0 || s.now >= until {
+			continue
+		}
+		x := s.rng.IntN(total)
+		for _, f := range faults {
+			if !s.enabled[f.name] {
+				continue
+			}
+			if x -= f.weight; x < 0 {
+				s.faults[f.name]++
+				s.trace("fault: %s", f.name)
+				f.happen(s)
+				break
+			}
+		}
+	}
+	s.heal()
+}
+
+// wanted says whether a seed has a kind of fault: half of them, or what the configuration says.
+func (s *Sim) wanted(name string) bool {
+	for _, o := range s.Only {
+		if o == name {
+			return true
+		}
+	}
+	return len(s.Only) == 0 && s.chance(50)
+}
+
+// heal ends all trouble and starts what is down; consumers behave from here on.
+func (s *Sim) heal() {
+	s.trace("the faults are over")
+	s.calm = true
+	clear(s.net.cut)
+	s.etcd.away, s.etcd.late, s.etcd.unknown = 0, 0, 0
+	for _, p := range s.processes {
+		p.frozen, p.slow, p.lossy = min(p.frozen, s.now), 0, 0
+	}
+	for _, w := range s.etcd.watchers {
+		w.lag = 0
+	}
+	for _, c := range s.ctls {
+		if c.usurper = 0; !c.up {
+			c.boot()
+		}
+	}
+	for _, n := range s.nodes {
+		n.stalled, n.failing = 0, false
+		switch {
+		case !n.up:
+			n.boot()
+		case n.disk.Failed():
+			n.crash()
+			n.boot()
+		}
+	}
+}

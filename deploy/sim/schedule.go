@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"time"
+)
+
+// Everything in a simulation happens in one goroutine, in the order of time and then of scheduling; every choice is
+// drawn from one source. So a seed is a run.
+
+type event struct {
+	at  int64
+	seq uint64
+	p   *process // nil: of the world, not of a process
+	gen int
+	f   func()
+}
+
+type events []event
+
+func (h events) Len() int { return len(h) }
+func (h events) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+}
+func (h events) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *events) Push(x any)   { *h = append(*h, x.(event)) }
+func (h *events) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	old[len(old)-1] = event{}
+	*h = old[:len(old)-1]
+	return x
+}
+
+// process is something that can crash, freeze, and be cut off.
+type process struct {
+	id     int
+	name   string
+	up     bool
+	gen    int   // rises at each start and end: what was meant for an earlier run is dropped
+	frozen int64 // until then nothing in it runs
+	offset int64 // of its clock
+	drift  int64 // of its clock, in parts per million
+	slow   int64 // until then messages to and from it take long
+	lossy  int64 // until then calls to and from it may be lost
+}
+
+func (p *process) start() { p.up, p.gen, p.frozen = true, p.gen+1, 0 }
+func (p *process) end()   { p.up, p.gen = false, p.gen+1 }
+
+const (
+	second      = int64(time.Second)
+	millisecond = int64(time.Millisecond)
+	epoch       = 1_700_000_000 * second
+)
+
+// scheduler holds what will happen.
+type scheduler struct {
+	now   int64 // true time since the beginning, nanoseconds
+	queue events
+	seq   uint64
+	rng   *rand.Rand
+	ran   int
+}
+
+func newScheduler(seed uint64) *scheduler {
+	return &scheduler{rng: rand.New(rand.NewPCG(seed, 0x5ea1))}
+}
+
+// in schedules f in d; for a process only as long as this run of it lives.
+func (s *scheduler) in(d int64, p *process, f func()) {
+	s.seq++
+	e := event{at: s.now + max(d, 0), seq: s.seq, p: p, f: f}
+	if p != nil {
+		e.gen = p.gen
+	}
+	heap.Push(&s.queue, e)
+}
+
+// step runs the next event; false if there is none before the time.
+func (s *scheduler) step(until int64) bool {
+	if len(s.queue) == 0 || s.queue[0].at > until {
+		s.now = max(s.now, until)
+		return false
+	}
+	e := heap.Pop(&s.queue).(event)
+	s.now = max(s.now, e.at)
+	switch {
+	case e.p == nil:
+	case e.p.gen != e.gen:
+		return true
+	case e.p.frozen > s.now:
+		s.seq++
+		e.at, e.seq = e.p.frozen, s.seq
+		heap.Push(&s.queue, e)
+		return true
+	}
+	s.ran++
+	e.f()
+	return true
+}
+
+// clock is what a process takes for the time (Unix nanoseconds).
+func (s *scheduler) clock(p *process) int64 {
+	return epoch + s.now + s.now/1_000_000*p.drift + p.offset
+}
+
+func (s *scheduler) chance(percent int) bool { return s.rng.IntN(100) < percent }
+
+// between draws a duration.
+func (s *scheduler) between(low, high int64) int64 { return low + s.rng.Int64N(high-low+1) }
