@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -22,6 +23,8 @@ type kind struct {
 	mods  map[string]int64
 	floor int64
 	seen  int64
+	// patience is how long a list waits for an answer. The goroutine that follows the prefix owns it.
+	patience time.Duration
 }
 
 // named is a kind whose rest of the key is the key in a map.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/splashdam/splashdam/shared/mq"
@@ -18,6 +19,7 @@ type View struct {
 	log     *slog.Logger
 	kinds   []*kind
 	recheck time.Duration
+	stream  atomic.Uint64 // number of the stream that watches are on; see onStream
 
 	ready chan struct{} // closed when every prefix was listed once
 
@@ -69,6 +71,9 @@ func NewView(s *Store, log *slog.Logger, options ...ViewOption) *View {
 	v.kinds = v.data.kinds()
 	for _, o := range options {
 		o(v)
+	}
+	for _, k := range v.kinds {
+		k.patience = firstPatience
 	}
 	v.missing = len(v.kinds)
 	return v

@@ -4,16 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 )
 
-// listPage bounds the keys of one answer when a prefix is listed.
-const listPage = 1000
+const (
+	// listPage bounds the keys of one answer when a prefix is listed.
+	listPage = 1000
+	// firstPatience is how long the first try of a list waits for an answer; each failure doubles it, up to callTimeout.
+	// The next try goes to another member.
+	firstPatience = time.Second
+	// askEvery is how often etcd is asked to say something on the watches, and maxSilence how long it may say nothing. A
+	// member that hangs keeps its connections, because its kernel answers for it, and everything that it should have
+	// told is missing here: which node leads, for example.
+	askEvery   = time.Second
+	maxSilence = 3 * time.Second
+)
 
 // Run keeps the view until ctx ends; its owner calls it once. One loop per prefix: list everything, watch
 // from there on, and list again after a compaction, a cancelled watch or a broken connection. Once a minute the
@@ -27,8 +39,31 @@ func (v *View) Run(ctx context.Context) error {
 			v.follow(ctx, k)
 		}()
 	}
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		v.askProgress(ctx)
+	}()
 	wg.Wait()
 	return ctx.Err()
+}
+
+// askProgress asks for a sign of life on the watches, which all are on one stream, again and again.
+func (v *View) askProgress(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait(ctx, askEvery)
+		call, cancel := context.WithTimeout(v.onStream(ctx, v.stream.Load()), askEvery)
+		if err := v.s.c.RequestProgress(call); err != nil && ctx.Err() == nil {
+			v.log.Debug("etcd could not be asked for progress", "err", err)
+		}
+		cancel()
+	}
+}
+
+// onStream is a context for watches on the stream with a number. The client puts watches with equal metadata on
+// one stream, and a stream goes to one member.
+func (v *View) onStream(ctx context.Context, number uint64) context.Context {
+	return metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx), "splashdam-stream", strconv.FormatUint(number, 10))
 }
 
 func (v *View) follow(ctx context.Context, k *kind) {
@@ -36,8 +71,10 @@ func (v *View) follow(ctx context.Context, k *kind) {
 	pause := 50 * time.Millisecond
 	for ctx.Err() == nil {
 		revision, err := v.list(ctx, k)
-		if err == nil {
-			pause = 50 * time.Millisecond
+		if err != nil {
+			k.patience = min(2*k.patience, callTimeout)
+		} else {
+			pause, k.patience = 50*time.Millisecond, firstPatience
 			if !listed {
 				listed = true
 				v.listedOnce()
@@ -77,7 +114,7 @@ func (v *View) pages(ctx context.Context, k *kind, f func([]*mvccpb.KeyValue), m
 	}
 	var revision int64
 	for {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
+		call, cancel := context.WithTimeout(ctx, k.patience)
 		r, err := v.s.c.Get(call, from, append([]clientv3.OpOption{
 			clientv3.WithRange(end), clientv3.WithLimit(listPage), clientv3.WithRev(revision)}, more...)...)
 		cancel()
@@ -154,9 +191,11 @@ func (v *View) apply(k *kind, kv *mvccpb.KeyValue) bool {
 func (v *View) watch(ctx context.Context, k *kind, revision int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the watch at the server too
-	events := v.s.c.Watch(clientv3.WithRequireLeader(ctx), k.prefix, append(k.options(), clientv3.WithRev(revision+1))...)
-	check := time.NewTicker(v.recheck)
+	stream, heard := v.stream.Load(), time.Now()
+	events := v.s.c.Watch(v.onStream(ctx, stream), k.prefix, append(k.options(), clientv3.WithRev(revision+1))...)
+	check, look := time.NewTicker(v.recheck), time.NewTicker(askEvery)
 	defer check.Stop()
+	defer look.Stop()
 	for {
 		select {
 		case r, ok := <-events:
@@ -166,7 +205,13 @@ func (v *View) watch(ctx context.Context, k *kind, revision int64) error {
 			if err := r.Err(); err != nil {
 				return err // also a compaction: the list that follows skips what was compacted
 			}
+			heard = time.Now()
 			v.take(k, r.Events)
+		case <-look.C:
+			if time.Since(heard) > maxSilence {
+				v.stream.CompareAndSwap(stream, stream+1) // the first to notice takes all to another stream
+				return fmt.Errorf("the watch said nothing for %s", maxSilence)
+			}
 		case <-check.C:
 			if err := v.check(ctx, k); err != nil {
 				return err

@@ -1,0 +1,96 @@
+package meta
+
+import (
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// gate forwards connections to an etcd member until it is shut: then it keeps them and passes nothing on, like a
+// member whose process hangs.
+type gate struct {
+	net.Listener
+	to   string
+	mu   sync.RWMutex // locked while it is shut
+	work sync.WaitGroup
+}
+
+func openGate(t *testing.T, to string) *gate {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{Listener: ln, to: to}
+	g.work.Go(g.accept)
+	t.Cleanup(func() {
+		ln.Close()
+		g.work.Wait()
+	})
+	return g
+}
+
+func (g *gate) accept() {
+	for {
+		in, err := g.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", g.to)
+		if err != nil {
+			in.Close()
+			continue
+		}
+		g.work.Go(func() { g.pass(in, out) })
+		g.work.Go(func() { g.pass(out, in) })
+	}
+}
+
+func (g *gate) pass(from, to net.Conn) {
+	defer from.Close()
+	defer to.Close()
+	b := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(b)
+		g.mu.RLock()
+		_, werr := to.Write(b[:n])
+		g.mu.RUnlock()
+		if err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// A member that hangs is left for another one, though its connection stays: what it should tell would be missing.
+func TestViewLeavesASilentMember(t *testing.T) {
+	e, c := testEtcd(t)
+	direct := New(c, quiet())
+	address := e.Clients[0].Addr().String()
+	one, two := openGate(t, address), openGate(t, address)
+	s, err := Connect(t.Context(), []string{one.Addr().String(), two.Addr().String()}, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx := t.Context()
+	v := NewView(s, quiet())
+	runView(t, ctx, v)
+	for i, g := range []*gate{one, two} { // its watches are on one of them
+		name := []string{"first", "second"}[i]
+		g.mu.Lock()
+		if _, err := direct.CreateTopic(ctx, name, mq.DefaultTopicSettings()); err != nil {
+			t.Fatal(err)
+		}
+		waitView(t, ctx, v, name, func(v *View) bool {
+			_, ok := v.Topic(name)
+			return ok
+		})
+		g.mu.Unlock()
+	}
+}
