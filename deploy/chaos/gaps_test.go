@@ -75,6 +75,17 @@ func (g *gaps) grew(before []int) bool {
 	return true
 }
 
+// grewSince says whether each of the partitions acknowledged n more publishes since before.
+func (g *gaps) grewSince(before []int, partitions []int, n int) bool {
+	now := g.counts()
+	for _, p := range partitions {
+		if now[p] < before[p]+n {
+			return false
+		}
+	}
+	return true
+}
+
 // byFault is the longest gap of each kind of fault.
 func (g *gaps) byFault() map[string]gap {
 	g.mu.Lock()

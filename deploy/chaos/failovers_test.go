@@ -1,0 +1,124 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/splashdam/splashdam/deploy/cluster"
+)
+
+// failover is one way to lose a leader. do begins it, undo brings the node back.
+type failover struct {
+	name     string
+	do, undo func(ctx context.Context, m *cluster.Member) error
+}
+
+var failovers = []failover{
+	{"node stopped in order", func(ctx context.Context, m *cluster.Member) error { return m.Stop(ctx) },
+		func(ctx context.Context, m *cluster.Member) error { return m.Start(ctx) }},
+	{"leader kill -9", func(_ context.Context, m *cluster.Member) error { return m.Kill() },
+		func(ctx context.Context, m *cluster.Member) error { return m.Start(ctx) }},
+	{"leader SIGSTOP", func(_ context.Context, m *cluster.Member) error { return m.Pause() },
+		func(_ context.Context, m *cluster.Member) error { return m.Resume() }},
+}
+
+// TestFailovers measures the write gap of each partition whose leader goes away, -failovers times for each way. It
+// measures and judges nothing but that everything acknowledged is there: how long it takes is the machine's affair.
+func TestFailovers(t *testing.T) {
+	n := *flags.failovers
+	if n == 0 {
+		t.Log("nothing is measured without -failovers")
+		return
+	}
+	seed := *flags.seed
+	if seed == 0 {
+		seed = uint64(rand.Uint32())
+	}
+	r := newRig(t, seed, false, 2*time.Millisecond)
+	ctx := t.Context()
+	if err := r.calm(ctx); err != nil {
+		t.Fatalf("before any failover: %v", err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "write gaps in ms, of each partition whose leader went away\n%-24s %9s %8s %8s %8s %8s %8s\n",
+		"kind", "failovers", "gaps", "p50", "p90", "p99", "max")
+	for _, f := range failovers {
+		var all []time.Duration
+		for range n {
+			got, err := r.failover(ctx, f)
+			if err != nil {
+				t.Fatalf("%s: %v", f.name, err)
+			}
+			all = append(all, got...)
+		}
+		slices.Sort(all)
+		at := func(share float64) float64 {
+			return float64(all[min(len(all)-1, int(share*float64(len(all))))].Microseconds()) / 1000
+		}
+		fmt.Fprintf(&b, "%-24s %9d %8d %8.1f %8.1f %8.1f %8.1f\n", f.name, n, len(all), at(0.5), at(0.9), at(0.99), at(1))
+	}
+	t.Log(b.String())
+	r.judge(ctx)
+}
+
+// ready waits until the next failover may come: two replicas of each open segment live and have everything, and all
+// three nodes are there.
+func (r *rig) ready(ctx context.Context) error {
+	for ctx.Err() == nil {
+		info, err := r.any.Cluster(ctx)
+		alive := 0
+		for _, n := range info.Nodes {
+			if n.Alive {
+				alive++
+			}
+		}
+		if err == nil && alive == nodes {
+			break
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+	return r.calmWith(ctx, 2)
+}
+
+// failover makes one and gives the gaps of the partitions that the node led.
+func (r *rig) failover(ctx context.Context, f failover) ([]time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	// A segment is left alone for a second after its opening: a failover right then is another measurement.
+	pause(ctx, 1500*time.Millisecond)
+	leads, err := r.leads(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := 1
+	for i := range leads {
+		if len(leads[i]) > len(leads[at]) {
+			at = i
+		}
+	}
+	m := r.cluster.Node(at)
+	r.counts[f.name]++
+	r.traffic.gaps.begin(f.name)
+	before := r.traffic.gaps.counts()
+	if err := f.do(ctx, m); err != nil {
+		return nil, err
+	}
+	// The node stays away until all of its partitions are written to again.
+	for !r.traffic.gaps.grewSince(before, leads[at], 20) && ctx.Err() == nil {
+		pause(ctx, 10*time.Millisecond)
+	}
+	lengths := r.traffic.gaps.lengths()
+	var out []time.Duration
+	for _, p := range leads[at] {
+		out = append(out, lengths[p])
+	}
+	if err := f.undo(ctx, m); err != nil {
+		return nil, err
+	}
+	return out, r.ready(ctx)
+}
