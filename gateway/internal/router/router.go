@@ -96,14 +96,14 @@ func (r *Router) Receive(ctx context.Context, f *frame.Receive) (Answer, error) 
 }
 
 func (r *Router) call(ctx context.Context, p mq.PartitionID, t frame.Type, body link.Encoder, repeatable bool) (Answer, error) {
-	a, again, err := r.try(ctx, p, t, body, repeatable)
+	a, again, err := r.try(ctx, p, t, body, repeatable, "")
 	if !again {
 		return a, err
 	}
 	changes, cancel := r.cfg.View.Subscribe()
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		if a, again, err = r.try(ctx, p, t, body, repeatable); !again {
+		if a, again, err = r.try(ctx, p, t, body, repeatable, hint(err)); !again {
 			return a, err
 		}
 		if pause > 4*firstPause { // a stream that is opened takes a moment, and nobody is to blame
@@ -134,9 +134,20 @@ func wait(ctx, router context.Context, changes <-chan struct{}, pause time.Durat
 	}
 }
 
-// try is one try. again says that nothing was carried out, or that it does no harm if it was.
-func (r *Router) try(ctx context.Context, p mq.PartitionID, t frame.Type, body link.Encoder, repeatable bool) (a Answer, again bool, err error) {
-	s, err := r.session(p)
+// hint is the node that the last answer named as the leader: it may know of a change before this gateway's view does,
+// where etcd's member that the view follows hangs. Where the hint leads nowhere the view is asked again.
+func hint(last error) string {
+	var e *mqerr.Error
+	if errors.As(last, &e) && e.Code == mqerr.NotLeader {
+		return e.Leader
+	}
+	return ""
+}
+
+// try is one try, with the node named by a hint if that is registered. again says that nothing was carried out, or
+// that it does no harm if it was.
+func (r *Router) try(ctx context.Context, p mq.PartitionID, t frame.Type, body link.Encoder, repeatable bool, hint string) (a Answer, again bool, err error) {
+	s, err := r.session(p, hint)
 	if err != nil {
 		return Answer{}, !mqerr.Is(err, mqerr.Draining) && !mqerr.Is(err, mqerr.TopicNotFound), err
 	}
@@ -214,9 +225,13 @@ func (r *Router) Leader(p mq.PartitionID) (name, addr string, err error) {
 	return n.Name, n.Addr, nil
 }
 
-// session is the stream to a partition's leader; NoLeader if there is none now.
-func (r *Router) session(p mq.PartitionID) (*Session, error) {
+// session is the stream to a partition's leader, or to the node that a hint names as such; NoLeader if there is
+// none now.
+func (r *Router) session(p mq.PartitionID, hint string) (*Session, error) {
 	name, addr, err := r.Leader(p)
+	if live, ok := r.cfg.View.Node(hint); ok && hint != "" {
+		name, addr, err = live.Name, live.Addr, nil
+	}
 	if err != nil {
 		return nil, err
 	}
