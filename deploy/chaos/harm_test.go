@@ -26,7 +26,7 @@ func (r *rig) files() (names []string, err error) {
 		if err != nil || info.Size() == 0 {
 			return err
 		}
-		if rel == "ledger" || strings.HasPrefix(rel, "volumes") && d.Name() != "LOCK" && d.Name() != "DISCARD" {
+		if rel == "ledger" || strings.HasPrefix(rel, "volumes") && d.Name() != "LOCK" && d.Name() != "DISCARD" && !strings.Contains(rel, ".broken") {
 			names = append(names, name)
 		}
 		return nil
