@@ -60,7 +60,7 @@ func (g *Gateway) describeNodes(heads []mq.Head) []api.NodeInfo {
 	at := map[mq.StoreID]int{}
 	for _, n := range g.view.Nodes() {
 		at[n.Store] = len(out)
-		out = append(out, api.NodeInfo{Name: n.Name, Alive: true, Store: string(n.Store), Boot: n.Boot, Address: n.Addr, Zone: n.Zone})
+		out = append(out, api.NodeInfo{Name: n.Name, Alive: true, Store: string(n.Store), Boot: n.Boot, Address: n.Addr, Zone: n.Zone, Draining: n.Draining})
 	}
 	for i := range heads {
 		open := heads[i].Open

@@ -241,7 +241,7 @@ func (s *lineStream) lane(n uint32) *lane {
 
 // add puts a message into the lane's batch.
 func (s *lineStream) add(l *lane, m *mq.Message) bool {
-	if l.open != nil && !l.open.roomFor(len(m.Value)) {
+	if l.open != nil && !l.open.roomFor(m.Size()) {
 		s.hand(l)
 	}
 	if l.open == nil {

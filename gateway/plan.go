@@ -115,7 +115,7 @@ func (p *plan) add(m *mq.Message, partition int64) {
 		p.fail(err)
 		return
 	}
-	b := p.batch(n, len(m.Value))
+	b := p.batch(n, m.Size())
 	p.slots = append(p.slots, slot{batch: b, ordinal: int32(b.builder.Len())})
 	b.builder.Add(m)
 	p.bytes += len(m.Value)

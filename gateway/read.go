@@ -83,7 +83,7 @@ func (g *Gateway) nextPage(ctx context.Context, q *readQuery, limit int) (page, 
 	}
 	size := int64(0)
 	for i := range p.items {
-		size += 3*int64(len(p.items[i].Message.Value)) + 1<<10
+		size += 3*int64(p.items[i].Message.Size()) + 1<<10
 	}
 	p.keep(size)
 	return p, nil
@@ -125,7 +125,7 @@ func rangeDone(r *replay.Reader) bool {
 func (g *Gateway) answerPage(c echo.Context, q *readQuery, items []replay.Item) error {
 	size := 128
 	for i := range items {
-		size += len(items[i].Message.Value)*4/3 + 256
+		size += items[i].Message.Size()*4/3 + 256
 	}
 	b := append(make([]byte, 0, size), `{"messages":[`...)
 	for i := range items {
@@ -189,7 +189,7 @@ func (g *Gateway) handleMessage(c echo.Context) error {
 	if raw {
 		return answerRaw(c, id, m)
 	}
-	b := append(make([]byte, 0, len(m.Message.Value)*4/3+512), `{"topic":`...)
+	b := append(make([]byte, 0, m.Message.Size()*4/3+512), `{"topic":`...)
 	b = jsonscan.AppendString(b, t.Name)
 	b = appendMessage(append(b, ','), id, &m.Message, m.Stamp, always)
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, append(b, '}', '\n'))

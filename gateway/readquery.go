@@ -22,7 +22,7 @@ const (
 	// maxReadLimit bounds a JSON page of messages; the forms that stream take as many as are wanted.
 	maxReadLimit   = 10_000
 	maxStreamLimit = 1_000_000_000
-	// readPageBytes bounds the values of one page, except that one message comes whatever its size.
+	// readPageBytes bounds the messages of one page, except that one message comes whatever its size.
 	readPageBytes = 8 << 20
 	// readBudget is what a page may hold while it is being made: values, and as JSON. maxReading bounds the
 	// bytes of all pages at once: beyond it reads wait, and in the end get 503.

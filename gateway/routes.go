@@ -22,7 +22,9 @@ type route struct {
 }
 
 // routes is every call of the gateway.
-func (g *Gateway) routes() []route { return append(g.dataRoutes(), g.controlRoutes()...) }
+func (g *Gateway) routes() []route {
+	return slices.Concat(g.dataRoutes(), g.controlRoutes(), g.operateRoutes())
+}
 
 // dataRoutes are the calls that carry messages and receipts.
 func (g *Gateway) dataRoutes() []route {

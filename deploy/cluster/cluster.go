@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -213,8 +214,29 @@ func (c *Cluster) NodeNamed(name string) *Member {
 	return nil
 }
 
-// Failed carries the error of a component that ended though nobody stopped or killed it. At most 64 wait;
-// more are dropped, for one is enough to go and look.
+// Ended is the error of a component that ended though nobody here stopped or killed it.
+type Ended struct {
+	Name string // of the member
+	Err  error
+}
+
+func (e *Ended) Error() string { return e.Name + " ended by itself: " + e.Err.Error() }
+
+// Unwrap is how it ended.
+func (e *Ended) Unwrap() error { return e.Err }
+
+// MemberNamed gives any member by its name, nil if there is none.
+func (c *Cluster) MemberNamed(name string) *Member {
+	for _, m := range slices.Concat(c.coordinators, c.nodes, c.gateways) {
+		if m.name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// Failed carries an Ended for each component that ended by itself. At most 64 wait; more are dropped, for one is
+// enough to go and look.
 func (c *Cluster) Failed() <-chan error { return c.failed }
 
 // Metrics gathers the figures of all components that run in this process.

@@ -187,7 +187,7 @@ func watch(h *here, name string, failed chan<- error) running {
 		defer close(w.done)
 		select {
 		case err := <-h.failed:
-			report(failed, fmt.Errorf("%s ended by itself: %w", name, err))
+			report(failed, &Ended{name, err})
 		case <-w.quit:
 		}
 	}()

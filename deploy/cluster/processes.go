@@ -104,7 +104,7 @@ func (p *process) wait(failed chan<- error, logName string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.ending {
-		report(failed, fmt.Errorf("%s ended by itself (%s), see %s", p.name, p.cmd.ProcessState, logName))
+		report(failed, &Ended{p.name, fmt.Errorf("%s, see %s", p.cmd.ProcessState, logName)})
 	}
 	close(p.done)
 }

@@ -115,7 +115,11 @@ func run(args []string, stdout, stderr io.Writer) error {
 	return errors.Join(err, c.Stop(stopping))
 }
 
-// serve returns when ctx ends, or with the error of a component that ended by itself.
+// startAgain is when a process that ended by itself, or was killed by hand, is started again.
+const startAgain = 2 * time.Second
+
+// serve returns when ctx ends, or with the error of a component that ended by itself in this process. A process of
+// its own is started again, as an orchestrator would.
 func serve(ctx context.Context, f flags, c *cluster.Cluster, stdout io.Writer) error {
 	debug, err := metrics.Serve(f.debug, c.Metrics(), f.options.Log)
 	if err != nil {
@@ -123,13 +127,33 @@ func serve(ctx context.Context, f flags, c *cluster.Cluster, stdout io.Writer) e
 	}
 	defer debug.Close()
 	greet(stdout, f, c.URLs())
-	select {
-	case <-ctx.Done():
-		fmt.Fprintln(stdout, "\nStopping; Ctrl-C again ends it at once.")
-		return nil
-	case err := <-c.Failed():
-		return err
+	for {
+		select {
+		case <-ctx.Done():
+			fmt.Fprintln(stdout, "\nStopping; Ctrl-C again ends it at once.")
+			return nil
+		case err := <-c.Failed():
+			var ended *cluster.Ended
+			if !f.processes || !errors.As(err, &ended) {
+				return err
+			}
+			fmt.Fprintf(stdout, "%v; it starts again in %s.\n", ended, startAgain)
+			if err := restart(ctx, c.MemberNamed(ended.Name)); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
 	}
+}
+
+// restart waits a moment, so that a process which ends at once does not spin, and starts it again.
+func restart(ctx context.Context, m *cluster.Member) error {
+	select {
+	case <-time.After(startAgain):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	_ = m.Kill() // it has ended; this forgets that run
+	return m.Start(ctx)
 }
 
 func greet(w io.Writer, f flags, urls []string) {

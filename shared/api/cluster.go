@@ -19,6 +19,7 @@ type NodeInfo struct {
 	Boot     uint64 `json:"boot,omitempty"`
 	Address  string `json:"address,omitempty"`
 	Zone     string `json:"zone,omitempty"`
+	Draining bool   `json:"draining,omitempty"` // an operator wants it emptied
 	Leads    int    `json:"leads"`    // partitions that it leads
 	Replicas int    `json:"replicas"` // open segments that it holds, led ones among them
 }
@@ -44,4 +45,16 @@ type PartitionCounts struct {
 // Health is the answer of /livez and /readyz.
 type Health struct {
 	Status string `json:"status"` // ok
+}
+
+// MoveLeaderRequest is the body of a move of a partition's leader; an empty one is fine.
+type MoveLeaderRequest struct {
+	// To is the name of the node that is to lead, a living replica; "" for any other than the present leader.
+	To string `json:"to,omitempty"`
+}
+
+// MoveLeaderAnswer says who leads now.
+type MoveLeaderAnswer struct {
+	Partition uint32 `json:"partition"`
+	Leader    string `json:"leader"`
 }

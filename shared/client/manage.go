@@ -148,6 +148,21 @@ func (c *Client) Trace(ctx context.Context, id string) (api.Trace, error) {
 	return fetch[api.Trace](ctx, c, http.MethodGet, pathOf("messages", id, "trace"), nil, true)
 }
 
+// DrainNode asks for a log node to be emptied (drain), or to be used again. It answers what the node leads and holds now.
+func (c *Client) DrainNode(ctx context.Context, node string, drain bool) (api.NodeInfo, error) {
+	method := http.MethodPost
+	if !drain {
+		method = http.MethodDelete
+	}
+	return fetch[api.NodeInfo](ctx, c, method, pathOf("nodes", node, "drain"), nil, true)
+}
+
+// MoveLeader lets another replica lead a partition: the node that is named, or any other with "".
+func (c *Client) MoveLeader(ctx context.Context, topic string, partition uint32, to string) (api.MoveLeaderAnswer, error) {
+	path := pathOf("topics", topic, "partitions", strconv.FormatUint(uint64(partition), 10), "move-leader")
+	return fetch[api.MoveLeaderAnswer](ctx, c, http.MethodPost, path, api.MoveLeaderRequest{To: to}, false)
+}
+
 // Cluster describes the cluster as the answering gateway sees it.
 func (c *Client) Cluster(ctx context.Context) (api.Cluster, error) {
 	return fetch[api.Cluster](ctx, c, http.MethodGet, pathOf("cluster"), nil, true)

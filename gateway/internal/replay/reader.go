@@ -105,7 +105,7 @@ func (r *Reader) Page(ctx context.Context, limit, maxBytes int) ([]Item, error) 
 			break
 		}
 		out = append(out, s.items[0])
-		size += len(s.items[0].Message.Value)
+		size += s.items[0].Message.Size()
 		s.items = s.items[1:]
 	}
 	return out, nil

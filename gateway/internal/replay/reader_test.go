@@ -198,11 +198,14 @@ func TestEndsAreNamed(t *testing.T) {
 	}
 }
 
+// The bytes of a message are all that its sender chose: these have a header of five and a value of four.
 func TestPageStopsByBytes(t *testing.T) {
 	l := &leaders{first: map[uint32]uint64{0: 0}, logs: map[uint32][]stored{0: {{1, "aaaa"}, {2, "bbbb"}, {3, "cccc"}}}, batch: 1}
-	items, err := New(Query{Unpack: unpack}, []uint32{0}, l.fetch).Page(t.Context(), 10, 5)
-	if err != nil || !slices.Equal(values(items), []string{"aaaa", "bbbb"}) {
-		t.Errorf("%v, %v", values(items), err)
+	for most, want := range map[int][]string{1: {"aaaa"}, 9: {"aaaa"}, 10: {"aaaa", "bbbb"}, 18: {"aaaa", "bbbb"}, 19: {"aaaa", "bbbb", "cccc"}} {
+		items, err := New(Query{Unpack: unpack}, []uint32{0}, l.fetch).Page(t.Context(), 10, most)
+		if err != nil || !slices.Equal(values(items), want) {
+			t.Errorf("%d bytes: %v, %v", most, values(items), err)
+		}
 	}
 }
 

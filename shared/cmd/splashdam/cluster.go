@@ -7,6 +7,59 @@ import (
 	"github.com/splashdam/splashdam/shared/api"
 )
 
+type clusterCommands struct {
+	Show       clusterCmd    `cmd:"" default:"1" help:"Show nodes, gateways and how partitions do (the default)."`
+	Drain      drainCmd      `cmd:"" help:"Empty a log node: it gets and leads nothing new."`
+	Undrain    undrainCmd    `cmd:"" help:"Use a drained log node again."`
+	MoveLeader moveLeaderCmd `cmd:"" help:"Let another replica lead a partition."`
+}
+
+type drainCmd struct {
+	Node string `arg:"" help:"Name of the log node."`
+}
+
+func (d *drainCmd) Run(s *session) error { return drainNode(s, d.Node, true) }
+
+type undrainCmd struct {
+	Node string `arg:"" help:"Name of the log node."`
+}
+
+func (u *undrainCmd) Run(s *session) error { return drainNode(s, u.Node, false) }
+
+func drainNode(s *session, node string, drain bool) error {
+	ctx, cancel := s.call()
+	defer cancel()
+	out, err := s.client.DrainNode(ctx, node, drain)
+	if err != nil {
+		return err
+	}
+	return s.show(out, func() string { return renderNode(&out) })
+}
+
+func renderNode(n *api.NodeInfo) string {
+	state := "in use"
+	if n.Draining {
+		state = "draining"
+	}
+	return fmt.Sprintf("%s is %s: it leads %d partitions and holds %d open segments.\n", n.Name, state, n.Leads, n.Replicas)
+}
+
+type moveLeaderCmd struct {
+	Topic     string `arg:"" help:"Topic."`
+	Partition uint32 `arg:"" help:"Partition."`
+	To        string `help:"Node that is to lead; any other replica if not given."`
+}
+
+func (m *moveLeaderCmd) Run(s *session) error {
+	ctx, cancel := s.call()
+	defer cancel()
+	out, err := s.client.MoveLeader(ctx, m.Topic, m.Partition, m.To)
+	if err != nil {
+		return err
+	}
+	return s.show(out, func() string { return fmt.Sprintf("Partition %d is led by %s now.\n", out.Partition, out.Leader) })
+}
+
 type clusterCmd struct{}
 
 func (clusterCmd) Run(s *session) error {
@@ -28,8 +81,11 @@ func renderCluster(c *api.Cluster, width int, paint painter) string {
 	t := table{headers: []string{"NAME", "ROLE", "STATE", "ADDRESS", "ZONE", ">LEADS", ">REPLICAS"}}
 	for _, n := range c.Nodes {
 		state := "alive"
-		if !n.Alive {
+		switch {
+		case !n.Alive:
 			state = "away"
+		case n.Draining:
+			state = "draining"
 		}
 		t.rows = append(t.rows, []string{n.Name, "log node", state, orDash(n.Address), orDash(n.Zone), strconv.Itoa(n.Leads), strconv.Itoa(n.Replicas)})
 	}

@@ -1,0 +1,126 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/splashdam/splashdam/gateway/internal/strictjson"
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// operateRoutes are what an operator asks of the cluster. They write wishes to etcd; the controller carries them out.
+func (g *Gateway) operateRoutes() []route {
+	return []route{
+		{http.MethodPost, "/v1/nodes/:node/drain", g.handleDrain, nil},
+		{http.MethodDelete, "/v1/nodes/:node/drain", g.handleUndrain, nil},
+		{http.MethodPost, "/v1/topics/:topic/partitions/:partition/move-leader", g.handleMoveLeader, nil},
+	}
+}
+
+// handleDrain wishes a node to be emptied. The answer shows how far that is; asking again shows it anew.
+func (g *Gateway) handleDrain(c echo.Context) error { return g.setDrain(c, true) }
+
+// handleUndrain takes the wish back.
+func (g *Gateway) handleUndrain(c echo.Context) error { return g.setDrain(c, false) }
+
+func (g *Gateway) setDrain(c echo.Context, drain bool) error {
+	name, err := pathName(c, "node")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Request().Context(), viewWait)
+	defer cancel()
+	if _, known := g.view.Node(name); !known {
+		return mqerr.New(mqerr.InvalidParameter, "there is no node %q now", name)
+	}
+	if err := g.store.SetDrain(ctx, name, drain); err != nil {
+		return err
+	}
+	_ = g.view.WaitFor(ctx, func(v *meta.View) bool { // so that the answer shows it; it holds either way
+		n, ok := v.Node(name)
+		return !ok || n.Draining == drain
+	})
+	for _, n := range g.describeNodes(g.view.AllHeads()) {
+		if n.Name == name && n.Alive {
+			return answerJSON(c, http.StatusOK, n)
+		}
+	}
+	return mqerr.New(mqerr.InvalidParameter, "there is no node %q now", name)
+}
+
+// handleMoveLeader moves a partition's leadership to another replica, the named one or any, and waits for it.
+func (g *Gateway) handleMoveLeader(c echo.Context) error {
+	var req api.MoveLeaderRequest
+	body, err := g.configBody(c)
+	if err == nil && body != nil {
+		err = strictjson.Decode(body, &req)
+	}
+	if err != nil {
+		return err
+	}
+	name, err := pathName(c, "topic")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
+	defer cancel()
+	t, err := g.currentTopic(ctx, name)
+	if err != nil {
+		return err
+	}
+	number, err := strconv.ParseUint(c.Param("partition"), 10, 32)
+	if err != nil || uint32(number) >= t.Settings.Partitions {
+		return mqerr.New(mqerr.PartitionNotFound, "the topic has partitions 0 to %d", t.Settings.Partitions-1)
+	}
+	p := mq.PartitionID{Topic: t.ID, Number: uint32(number)}
+	open, to, err := g.moveTo(p, req.To)
+	if err != nil {
+		return err
+	}
+	if open.Leader.Store != to {
+		if err := g.store.SetMove(ctx, p, meta.Move{Segment: open.ID, To: to}); err != nil {
+			return err
+		}
+		err := g.view.WaitFor(ctx, func(v *meta.View) bool {
+			h, ok := v.Head(p)
+			return ok && h.Open != nil && h.Open.ID != open.ID
+		})
+		if err != nil {
+			return mqerr.New(mqerr.OutcomeUnknown, "the leader has not moved yet; the wish stands")
+		}
+	}
+	h, _ := g.view.Head(p)
+	if h.Open == nil {
+		return mqerr.New(mqerr.NoLeader, "the partition has no leader now")
+	}
+	return answerJSON(c, http.StatusOK, api.MoveLeaderAnswer{Partition: p.Number, Leader: h.Open.LeaderNode()})
+}
+
+// moveTo finds the open segment and the store that is to lead.
+func (g *Gateway) moveTo(p mq.PartitionID, node string) (*mq.Segment, mq.StoreID, error) {
+	h, _ := g.view.Head(p)
+	if h.Open == nil {
+		return nil, "", mqerr.New(mqerr.NoLeader, "the partition has no leader now")
+	}
+	at := slices.IndexFunc(h.Open.Replicas, func(r mq.Replica) bool {
+		_, alive := g.view.NodeByStore(r.Store)
+		if node != "" {
+			return alive && r.Node == node
+		}
+		return alive && r.Store != h.Open.Leader.Store
+	})
+	switch {
+	case at >= 0:
+		return h.Open, h.Open.Replicas[at].Store, nil
+	case node != "":
+		return nil, "", mqerr.New(mqerr.InvalidParameter, "to: %q is no living replica of the partition", node)
+	}
+	return nil, "", mqerr.New(mqerr.NotEnoughReplicas, "the partition has no other living replica")
+}
