@@ -55,6 +55,15 @@ type Message struct {
 	Idempotency [16]byte
 }
 
+// Size is how many bytes of it its sender chose: value, key, content type and headers, which may be most of it.
+func (m *Message) Size() int {
+	n := len(m.Value) + len(m.Key) + len(m.ContentType)
+	for _, h := range m.Headers {
+		n += len(h.Name) + len(h.Value)
+	}
+	return n
+}
+
 // The bounds of the public API, in bytes unless said otherwise.
 const (
 	DefaultMaxMessageBytes = 1 << 20
