@@ -19,6 +19,7 @@ import (
 	"github.com/splashdam/splashdam/coordinator"
 	"github.com/splashdam/splashdam/gateway"
 	"github.com/splashdam/splashdam/lognode"
+	"github.com/splashdam/splashdam/shared/config"
 )
 
 // Options say what to start. Dir is required; the zero value of the rest is one of each tier in this
@@ -120,7 +121,11 @@ func (o *Options) validate() error {
 	if n := o.Gateways; n < 1 || n > maxMembers {
 		errs = append(errs, fmt.Errorf("gateways: %d is not 1 to %d", n, maxMembers))
 	}
-	if _, err := gatewayAddresses(o.HTTP, max(o.Gateways, 1)); err != nil {
+	addrs, err := gatewayAddresses(o.HTTP, max(o.Gateways, 1))
+	if err == nil && len(addrs) > 0 {
+		err = config.CheckListen("http", addrs[0], o.Insecure)
+	}
+	if err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

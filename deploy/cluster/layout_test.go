@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -146,5 +147,21 @@ func TestLayoutLogFileIsPutAside(t *testing.T) {
 	}
 	if most := int64(2*maxLog + 2*len(line)); total > most {
 		t.Errorf("%d bytes of logs, at most %d", total, most)
+	}
+}
+
+// An address that others reach is refused before anything is opened, unless the caller says so.
+func TestLayoutOpenAddressNeedsInsecure(t *testing.T) {
+	o := Options{Dir: filepath.Join(t.TempDir(), "data"), HTTP: "0.0.0.0:8080"}
+	if _, err := Start(t.Context(), o); err == nil || !strings.Contains(err.Error(), "insecure") {
+		t.Errorf("started: %v", err)
+	}
+	if _, err := os.Stat(o.Dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory was made: %v", err)
+	}
+	o.fill()
+	o.Insecure = true
+	if err := o.validate(); err != nil {
+		t.Error(err)
 	}
 }
