@@ -17,6 +17,8 @@ const (
 	spaceRest = 5 * time.Second
 	// moveWait bounds how long a node that stops waits for others to lead what it leads.
 	moveWait = 3 * time.Second
+	// lingerFor is how long it stays after that for what the new leaders need of it, which is a probe and perhaps a copy.
+	lingerFor = 300 * time.Millisecond
 )
 
 // standing is the node's registration and what it says of the node: that its disk is nearly full, or that it
@@ -89,12 +91,30 @@ func (s *standing) say(ctx context.Context, change func(*meta.Node)) {
 // leave hands over what the node leads while it still serves, for a few seconds at most, then ends the registration.
 func (s *standing) leave(ctx context.Context) {
 	s.stopWatching()
-	ctx, cancel := context.WithTimeout(ctx, moveWait)
+	moving, cancel := context.WithTimeout(ctx, moveWait)
 	defer cancel()
-	if len(s.n.toHandOver()) > 0 {
-		s.say(ctx, func(v *meta.Node) { v.Stopping = true })
-		s.n.leadNothing("the node stops")
-		_ = s.n.view.WaitFor(ctx, func(*meta.View) bool { return len(s.n.toHandOver()) == 0 })
+	led := len(s.n.toHandOver()) > 0
+	if led {
+		s.say(moving, func(v *meta.Node) { v.Stopping = true })
+		// The controller follows registrations and reports apart; it should know of the first when it sees the second.
+		_ = s.n.view.WaitFor(moving, func(v *meta.View) bool {
+			me, _ := v.Node(s.n.cfg.Name)
+			return me.Stopping
+		})
+	}
+	for moving.Err() == nil && len(s.n.toHandOver()) > 0 {
+		s.n.leadNothing("the node stops") // again: what it was given all the same is another segment
+		again, cancel := context.WithTimeout(moving, spaceEvery)
+		_ = s.n.view.WaitFor(again, func(*meta.View) bool { return len(s.n.toHandOver()) == 0 })
+		cancel()
+	}
+	if led { // the new leaders bring the ends of the sealed segments to a quorum, for which they may need this store
+		linger := time.NewTimer(lingerFor)
+		defer linger.Stop()
+		select {
+		case <-linger.C:
+		case <-ctx.Done():
+		}
 	}
 	s.lease.Close()
 }

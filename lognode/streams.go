@@ -135,7 +135,7 @@ func (s *server) Gateway(t mqpb.LogNode_GatewayServer) error {
 	n.streams++
 	id := n.streams
 	n.mu.Unlock()
-	g := &gatewayStream{node: n, stream: link.NewStream(t), id: id}
+	g := &gatewayStream{node: n, stream: link.NewStream(t), id: id, receipts: mq.NewReceiptVerifier(n.view.Secret)}
 	err := n.runUntil(t.Context(), g.stream, g.handle)
 	for _, p := range n.all() {
 		p.StreamGone(id)
@@ -148,7 +148,9 @@ type gatewayStream struct {
 	node   *Node
 	stream *link.Stream
 	id     uint64
-	forged refusals
+	// receipts is used by handle only.
+	receipts *mq.ReceiptVerifier
+	forged   refusals
 }
 
 // refusals keeps forged receipts from filling the log: it is callers who choose how many they send. Its zero
@@ -272,7 +274,7 @@ func (g *gatewayStream) settle(id uint64, body []byte) error {
 	count := 0
 	for i := range f.Items {
 		it := &f.Items[i]
-		r, err := mq.VerifyReceipt(it.Receipt, g.node.view.Secret)
+		r, err := g.receipts.Verify(it.Receipt)
 		if err != nil || r.Partition != f.Partition {
 			refused[i] = mqerr.InvalidReceipt
 			if count++; count == 1 {

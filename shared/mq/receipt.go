@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"fmt"
 )
 
 // Receipt names one delivery. (Segment number, counter) only grows for a message, so it is also given to
@@ -83,19 +82,5 @@ func ParseReceipt(raw []byte) (Receipt, error) {
 
 // VerifyReceipt parses the binary form and checks its MAC; secret gives the key of a number, or nil.
 func VerifyReceipt(raw []byte, secret func(number uint32) []byte) (Receipt, error) {
-	out, err := ParseReceipt(raw)
-	if err != nil {
-		return out, err
-	}
-	key := secret(out.Key)
-	if key == nil {
-		return out, fmt.Errorf("%w: key %d", ErrReceipt, out.Key)
-	}
-	mac := hmac.New(sha256.New, key)
-	mac.Write(raw[:len(raw)-macSize])
-	var sum [sha256.Size]byte
-	if !hmac.Equal(mac.Sum(sum[:0])[:macSize], raw[len(raw)-macSize:]) {
-		return out, ErrReceipt
-	}
-	return out, nil
+	return NewReceiptVerifier(secret).Verify(raw)
 }
