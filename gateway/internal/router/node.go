@@ -28,7 +28,10 @@ const (
 const (
 	firstReopen = 20 * time.Millisecond
 	lastReopen  = time.Second
-	// silence is how long a stream of an unregistered node may say nothing before its calls are ended.
+	// A node says something every 200 ms. After hush without a word the controller is asked to look at it; after
+	// quiet its calls are ended if it leads nothing any more; after silence if it is not registered any more.
+	hush    = 600 * time.Millisecond
+	quiet   = time.Second
 	silence = 2 * time.Second
 )
 
@@ -150,23 +153,37 @@ func (n *node) stream(ctx context.Context) error {
 	return err
 }
 
-// watch ends a stream whose node is not registered any more and says nothing: its host is gone or its
+// watch ends a stream that says nothing when what is called for on it is elsewhere by now: its host is gone or its
 // process hangs, and TCP would keep the calls waiting.
 func (n *node) watch(ctx context.Context, end context.CancelFunc, s *Session) {
-	tick := time.NewTicker(silence / 2)
+	tick := time.NewTicker(hush / 3)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if now.UnixNano()-s.heard.Load() < int64(silence) {
+			silent := time.Duration(now.UnixNano() - s.heard.Load())
+			if silent < hush {
 				continue
 			}
-			if live, ok := n.r.cfg.View.Node(n.name); !ok || live.Addr != n.addr {
+			n.r.lookAt("node " + n.name + " says nothing")
+			live, ok := n.r.cfg.View.Node(n.name)
+			registered := ok && live.Addr == n.addr
+			if silent >= silence && !registered || silent >= quiet && registered && !n.leads(live.Store) {
 				end()
 				return
 			}
 		}
 	}
+}
+
+// leads says whether a store leads anything, as far as the view knows.
+func (n *node) leads(store mq.StoreID) bool {
+	for _, h := range n.r.cfg.View.HeadsOf(store) {
+		if h.Open != nil && h.Open.Leader.Store == store {
+			return true
+		}
+	}
+	return false
 }

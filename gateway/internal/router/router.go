@@ -200,11 +200,14 @@ func unanswered(ctx context.Context, p mq.PartitionID, repeatable bool) error {
 	return mqerr.New(mqerr.OutcomeUnknown, "the leader of partition %s did not answer in time", p)
 }
 
-// look asks the controller to look, at most once a second.
-func (r *Router) look(p mq.PartitionID, err error) {
+// look asks the controller to look after a try that failed.
+func (r *Router) look(p mq.PartitionID, err error) { r.lookAt(fmt.Sprintf("partition %s: %v", p, err)) }
+
+// lookAt asks the controller to look, at most once a second.
+func (r *Router) lookAt(reason string) {
 	now := time.Now().UnixNano()
 	if last := r.lastLook.Load(); now-last > int64(lookEvery) && r.lastLook.CompareAndSwap(last, now) {
-		r.cfg.Look(fmt.Sprintf("partition %s: %v", p, err))
+		r.cfg.Look(reason)
 	}
 }
 
