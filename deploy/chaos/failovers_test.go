@@ -66,25 +66,6 @@ func TestFailovers(t *testing.T) {
 	r.judge(ctx)
 }
 
-// ready waits until the next failover may come: two replicas of each open segment live and have everything, and all
-// three nodes are there.
-func (r *rig) ready(ctx context.Context) error {
-	for ctx.Err() == nil {
-		info, err := r.any.Cluster(ctx)
-		alive := 0
-		for _, n := range info.Nodes {
-			if n.Alive {
-				alive++
-			}
-		}
-		if err == nil && alive == nodes {
-			break
-		}
-		pause(ctx, 50*time.Millisecond)
-	}
-	return r.calmWith(ctx, 2)
-}
-
 // failover makes one and gives the gaps of the partitions that the node led.
 func (r *rig) failover(ctx context.Context, f failover) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
@@ -117,8 +98,9 @@ func (r *rig) failover(ctx context.Context, f failover) ([]time.Duration, error)
 	for _, p := range leads[at] {
 		out = append(out, lengths[p])
 	}
+	r.say("%s: %v", f.name, out)
 	if err := f.undo(ctx, m); err != nil {
 		return nil, err
 	}
-	return out, r.ready(ctx)
+	return out, r.calm(ctx)
 }

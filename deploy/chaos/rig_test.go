@@ -142,16 +142,12 @@ func (r *rig) rescue() {
 
 // calm waits until everything is healed: every partition has a leader and all its replicas, alive and not far
 // behind, both gateways say so, and every partition acknowledges publishes again.
-func (r *rig) calm(ctx context.Context) error { return r.calmWith(ctx, nodes) }
-
-// calmWith is calm, content with so many replicas of each open segment: a node that was away is among them again only
-// when the next segments open, ten seconds later.
-func (r *rig) calmWith(ctx context.Context, replicas int) error {
+func (r *rig) calm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	before := r.traffic.gaps.counts()
 	for {
-		err := r.whole(ctx, replicas)
+		err := r.whole(ctx)
 		if err == nil && r.traffic.gaps.grew(before) {
 			return nil
 		}
@@ -171,7 +167,7 @@ func (r *rig) calmWith(ctx context.Context, replicas int) error {
 }
 
 // whole says why the cluster is not healed yet.
-func (r *rig) whole(ctx context.Context, replicas int) error {
+func (r *rig) whole(ctx context.Context) error {
 	const near = 256 << 10
 	for i, c := range r.traffic.one {
 		call, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -184,7 +180,7 @@ func (r *rig) whole(ctx context.Context, replicas int) error {
 			if p.Error != nil {
 				return fmt.Errorf("gateway-%d: partition %d: %s %s", i+1, p.Partition, p.Error.Code, p.Error.Detail)
 			}
-			if p.Leader == "" || len(p.Replicas) < replicas {
+			if p.Leader == "" || len(p.Replicas) != nodes {
 				return fmt.Errorf("gateway-%d: partition %d has leader %q and %d replicas", i+1, p.Partition, p.Leader, len(p.Replicas))
 			}
 			for _, x := range p.Replicas {
