@@ -278,6 +278,9 @@ func (p *Partition) repairSuffix(ctx context.Context, s *mq.Segment) error {
 		behind = behind[1:]
 	}
 	if holders < s.Quorum {
+		if last == nil {
+			last = errors.New("the others do not answer")
+		}
 		return fmt.Errorf("segment %d up to %s is on %d of %d replicas needed: %w", s.ID, s.End, holders, s.Quorum, last)
 	}
 	for _, i := range behind {
