@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/splashdam/splashdam/shared/client"
 )
 
 // drainWait is longer than a lease, so that what was under way when its consumer was cut off comes back.
@@ -21,6 +23,10 @@ func (r *rig) judge(ctx context.Context) {
 	ran := time.Since(r.start)
 	r.traffic.gaps.begin("end")
 	left := r.traffic.drain(ctx, drainWait)
+	stuck := ""
+	if left > 0 {
+		stuck = r.stuck(ctx)
+	}
 	r.traffic.stopConsuming()
 	r.traffic.consumers.Wait()
 	report := r.traffic.check.Finish()
@@ -34,7 +40,7 @@ func (r *rig) judge(ctx context.Context) {
 	}
 
 	var b strings.Builder
-	fmt.Fprintf(&b, "chaos: %s, seed flag and faults:\n", ran.Round(time.Second))
+	fmt.Fprintf(&b, "chaos: %s, -chaos-seed %d, faults:\n", ran.Round(time.Second), r.seed)
 	for _, name := range slices.Sorted(maps.Keys(r.counts)) {
 		fmt.Fprintf(&b, "  %3d %-26s longest write gap %s\n", r.counts[name], name, r.traffic.gaps.byFault()[name].length.Round(time.Millisecond))
 	}
@@ -54,11 +60,31 @@ func (r *rig) judge(ctx context.Context) {
 		r.t.Errorf("%d promises were broken: %s", n, strings.Join(report.Examples, "; "))
 	}
 	if left > 0 {
-		r.t.Errorf("%d messages were not acknowledged %s after the last publish", left, drainWait)
+		r.t.Errorf("%d messages were not acknowledged %s after the last publish: %s", left, drainWait, stuck)
 	}
 	if r.traffic.full.Load() {
 		r.t.Error("the checker's bound was reached: a shorter run")
 	}
+}
+
+// stuck says where the messages are that nobody acknowledged.
+func (r *rig) stuck(ctx context.Context) string {
+	var b strings.Builder
+	if g, err := r.any.Group(ctx, r.traffic.topic, group); err == nil {
+		for _, p := range g.Partitions {
+			fmt.Fprintf(&b, "partition %d: lag %d, ready %d, leased %d, waiting %d; ", p.Partition, p.Lag, p.Ready, p.InFlight, p.Waiting)
+		}
+	}
+	for _, state := range []string{"ready", "leased", "waiting", "dead"} {
+		held, err := r.any.GroupMessages(ctx, r.traffic.topic, group, state, client.Page{Limit: 10})
+		for _, m := range held.Messages {
+			fmt.Fprintf(&b, "%s %d/%d attempt %d %s; ", state, m.Partition, m.Offset, m.Attempt, m.Reason)
+		}
+		if err != nil {
+			fmt.Fprintf(&b, "%s: %v; ", state, err)
+		}
+	}
+	return b.String()
 }
 
 func (r *rig) read(ctx context.Context, when string) audit {

@@ -34,6 +34,7 @@ type rig struct {
 	traffic *traffic
 	random  *rand.Rand
 	start   time.Time
+	seed    uint64
 	// victim is the one node (1 to 3) to which things happen that replication can't stand twice.
 	victim  int
 	mounted bool // the victim's directory is a small disk of its own
@@ -43,7 +44,7 @@ type rig struct {
 // newRig starts everything. small gives the victim a disk of its own, if that is allowed here.
 func newRig(t *testing.T, seed uint64, small bool, every time.Duration) *rig {
 	t.Helper()
-	r := &rig{t: t, random: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, start: time.Now()}
+	r := &rig{t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, start: time.Now()}
 	r.victim = 1 + r.random.IntN(nodes)
 	var err error
 	if r.dir, err = os.MkdirTemp("/tmp", fmt.Sprintf("chaos-%d-", seed)); err != nil {
