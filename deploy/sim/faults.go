@@ -21,8 +21,8 @@ var faults = []fault{
 			s.restartLater(n, s.between(50*millisecond, 3*second))
 		}
 	}},
-	{"frozen node", 3, func(s *Sim) { n := s.anyNode(); n.frozen = s.now + s.between(200*millisecond, 6*second) }},
-	{"frozen controller", 1, func(s *Sim) { c := s.ctls[s.rng.IntN(2)]; c.frozen = s.now + s.between(200*millisecond, 6*second) }},
+	{"frozen node", 3, func(s *Sim) { s.anyNode().freeze(s.now + s.between(200*millisecond, 6*second)) }},
+	{"frozen controller", 1, func(s *Sim) { s.ctls[s.rng.IntN(2)].freeze(s.now + s.between(200*millisecond, 6*second)) }},
 	{"one-way cut", 5, func(s *Sim) {
 		a, b := s.anyProcess(), s.anyProcess()
 		s.net.cut[[2]int{a.id, b.id}] = s.now + s.between(300*millisecond, 8*second)
@@ -190,7 +190,7 @@ func (s *Sim) heal() {
 	clear(s.net.cut)
 	s.etcd.away, s.etcd.late, s.etcd.unknown = 0, 0, 0
 	for _, p := range s.processes {
-		p.frozen, p.slow, p.lossy = min(p.frozen, s.now), 0, 0
+		p.slow, p.lossy = 0, 0 // one that is frozen stays so: what waits for it must come in order
 	}
 	for _, w := range s.etcd.watchers {
 		w.lag = 0

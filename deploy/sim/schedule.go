@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"container/heap"
 	"math/rand/v2"
 	"time"
 )
@@ -17,20 +16,46 @@ type event struct {
 	f   func()
 }
 
+// events is a heap by time and then by the order of scheduling.
 type events []event
 
-func (h events) Len() int { return len(h) }
-func (h events) Less(i, j int) bool {
+func (h events) less(i, j int) bool {
 	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
 }
-func (h events) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *events) Push(x any)   { *h = append(*h, x.(event)) }
-func (h *events) Pop() any {
-	old := *h
-	x := old[len(old)-1]
-	old[len(old)-1] = event{}
-	*h = old[:len(old)-1]
-	return x
+
+func (h *events) push(e event) {
+	*h = append(*h, e)
+	q := *h
+	for i := len(q) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !q.less(i, up) {
+			break
+		}
+		q[i], q[up] = q[up], q[i]
+		i = up
+	}
+}
+
+func (h *events) pop() event {
+	q := *h
+	first, last := q[0], len(q)-1
+	q[0], q[last] = q[last], event{}
+	q = q[:last]
+	*h = q
+	for i := 0; ; {
+		low := 2*i + 1
+		if low >= len(q) {
+			return first
+		}
+		if low+1 < len(q) && q.less(low+1, low) {
+			low++
+		}
+		if !q.less(low, i) {
+			return first
+		}
+		q[i], q[low] = q[low], q[i]
+		i = low
+	}
 }
 
 // process is something that can crash, freeze, and be cut off.
@@ -48,6 +73,9 @@ type process struct {
 
 func (p *process) start() { p.up, p.gen, p.frozen = true, p.gen+1, 0 }
 func (p *process) end()   { p.up, p.gen = false, p.gen+1 }
+
+// freeze is a SIGSTOP until a time. It is never shortened, so that what waits for the process comes in order.
+func (p *process) freeze(until int64) { p.frozen = max(p.frozen, until) }
 
 const (
 	second      = int64(time.Second)
@@ -75,7 +103,7 @@ func (s *scheduler) in(d int64, p *process, f func()) {
 	if p != nil {
 		e.gen = p.gen
 	}
-	heap.Push(&s.queue, e)
+	s.queue.push(e)
 }
 
 // step runs the next event; false if there is none before the time.
@@ -84,7 +112,7 @@ func (s *scheduler) step(until int64) bool {
 		s.now = max(s.now, until)
 		return false
 	}
-	e := heap.Pop(&s.queue).(event)
+	e := s.queue.pop()
 	s.now = max(s.now, e.at)
 	switch {
 	case e.p == nil:
@@ -93,7 +121,7 @@ func (s *scheduler) step(until int64) bool {
 	case e.p.frozen > s.now:
 		s.seq++
 		e.at, e.seq = e.p.frozen, s.seq
-		heap.Push(&s.queue, e)
+		s.queue.push(e)
 		return true
 	}
 	s.ran++

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sort"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ var (
 
 // forEach runs f for every seed, on all cores, and stops handing out seeds once it says so.
 func forEach(first uint64, count int, f func(seed uint64) (stop bool)) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a run makes little that lives long
 	seeds := make(chan uint64)
 	stopped := make(chan struct{})
 	var once sync.Once

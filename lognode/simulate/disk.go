@@ -3,6 +3,7 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"sort"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -229,4 +230,24 @@ func (d *Disk) scan(id mq.SegmentID, from mq.Position, f func(e *mq.Entry, data 
 func (d *Disk) resident(s *mq.Segment) bool {
 	x := d.segments[s.ID]
 	return x != nil && !x.Damaged && !x.Tail.Before(s.End)
+}
+
+// holding reads the entries with the messages from one offset to another, if all of them are here.
+func (d *Disk) holding(list []mq.Segment, first, last uint64) (out []mq.Entry, ok bool) {
+	for i := range list {
+		s := d.segments[list[i].ID]
+		if !d.resident(&list[i]) {
+			return nil, false
+		}
+		k := sort.Search(len(s.Entries), func(k int) bool { return s.Entries[k].Next.Offset > first })
+		for ; k < len(s.Entries) && s.Entries[k].At.Offset < last && s.Entries[k].At.Before(list[i].End); k++ {
+			e, err := mq.ParseEntry(s.Entries[k].Data)
+			if err != nil {
+				s.Damaged = true
+				return nil, false
+			}
+			out = append(out, e)
+		}
+	}
+	return out, true
 }

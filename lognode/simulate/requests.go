@@ -111,7 +111,7 @@ func (p *partition) handOut(l *leadership, grant delivery.Grant, out Received, r
 			}
 		}
 	}
-	p.readAll(need, func(all []mq.Entry, err error) {
+	deliver := func(all []mq.Entry, err error) {
 		var back []uint64
 		values := valuesOf(all)
 		for _, r := range grant.Runs {
@@ -137,7 +137,14 @@ func (p *partition) handOut(l *leadership, grant delivery.Grant, out Received, r
 			return
 		}
 		reply(out, nil)
-	})
+	}
+	first := grant.Runs[0].First
+	last := grant.Runs[len(grant.Runs)-1]
+	if all, ok := p.node.disk.holding(need, first, last.First+uint64(last.Count)); ok {
+		deliver(all, nil)
+		return
+	}
+	p.readAll(need, deliver)
 }
 
 // valuesOf are the messages in entries, by offset.
