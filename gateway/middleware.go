@@ -66,3 +66,14 @@ func (g *Gateway) withRecover(next echo.HandlerFunc) echo.HandlerFunc {
 		return next(c)
 	}
 }
+
+// hasMetadata refuses what comes before the first metadata: every topic would be unknown here, and every receipt
+// a forged one, which its consumer takes for final.
+func (g *Gateway) hasMetadata() error {
+	select {
+	case <-g.view.Ready():
+		return nil
+	default:
+		return mqerr.New(mqerr.MetadataUnavailable, "the gateway is starting")
+	}
+}

@@ -65,6 +65,9 @@ func (g *Gateway) observed(r route) echo.HandlerFunc {
 			_ = http.NewResponseController(c.Response().Writer).SetReadDeadline(time.Time{})
 		}
 		err := checkQuery(c.Request().URL, r.query)
+		if err == nil && strings.HasPrefix(r.path, "/v1/") {
+			err = g.hasMetadata()
+		}
 		if err == nil {
 			err = r.handle(c)
 		}
