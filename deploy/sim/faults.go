@@ -47,15 +47,7 @@ var faults = []fault{
 	{"slow links", 2, func(s *Sim) { p := s.anyProcess(); p.slow = s.now + s.between(second, 6*second) }},
 	{"lost messages", 2, func(s *Sim) { p := s.anyProcess(); p.lossy = s.now + s.between(second, 6*second) }},
 	{"stalled disk", 3, func(s *Sim) { n := s.anyNode(); n.stalled = s.now + s.between(300*millisecond, 6*second) }},
-	{"failed sync", 2, func(s *Sim) {
-		n := s.anyNode()
-		n.failing = true
-		s.in(s.between(second, 4*second), nil, func() {
-			if n.disk.Failed() || n.failing {
-				s.restartLater(n, s.between(50*millisecond, 2*second))
-			}
-		})
-	}},
+	{"failed sync", 2, func(s *Sim) { s.anyNode().failing = true }},
 	{"flipped bit", 1, func(s *Sim) {
 		if c := s.victim.anySegment(); c != nil {
 			c.Flip(s.rng.IntN(len(c.Entries)+1), s.rng.IntN(1000))
@@ -202,11 +194,7 @@ func (s *Sim) heal() {
 	}
 	for _, n := range s.nodes {
 		n.stalled, n.failing = 0, false
-		switch {
-		case !n.up:
-			n.boot()
-		case n.disk.Failed():
-			n.crash()
+		if !n.up {
 			n.boot()
 		}
 	}

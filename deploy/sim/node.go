@@ -52,6 +52,11 @@ func (n *node) boot() {
 	n.every(250*millisecond, n.report)
 	n.every(200*millisecond, n.beat)
 	n.every(3*second, func() { n.run.Tidy() })
+	n.every(second, func() { // somebody notices that the disk failed, and starts the node again
+		if n.disk.Failed() {
+			n.sim.restartLater(n, n.sim.between(100*millisecond, 3*second))
+		}
+	})
 }
 
 // crash ends the run. A part of what waited for the disk may have reached it.

@@ -49,12 +49,15 @@ func (p *partition) write(h *held, e *mq.Entry, raw []byte) {
 	if p.node.disk.append(id, e, raw, func(err error) { p.post(func() { p.durable(id, next, err) }) }) {
 		return
 	}
-	h.copy.Unqueue(e.At)
+	if !h.copy.Unqueue(e.At) {
+		return
+	}
 	if ack := h.ack; ack != nil {
 		p.node.host.After(retryGive, func() {
 			p.post(func() { ack(ackFrame{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap}) })
 		})
 	}
+	p.settle(h)
 }
 
 func (p *partition) copyDurable(h *held, next mq.Position, err error) {
@@ -75,12 +78,18 @@ func (p *partition) copyDurable(h *held, next mq.Position, err error) {
 		}
 		h.ack(ackFrame{Segment: h.copy.Segment().ID, Tail: h.copy.Tail(), State: state})
 	}
-	if h.copy.Settled() {
-		waiting := h.settled
-		h.settled = nil
-		for _, f := range waiting {
-			f()
-		}
+	p.settle(h)
+}
+
+// settle tells those who wait for a seal to be answerable, or a copy to be durable.
+func (p *partition) settle(h *held) {
+	if !h.copy.Settled() {
+		return
+	}
+	waiting := h.settled
+	h.settled = nil
+	for _, f := range waiting {
+		f()
 	}
 }
 
@@ -141,52 +150,77 @@ func (p *partition) state(h *held) State {
 func (p *partition) copyEntries(id mq.SegmentID, end mq.Position, raw [][]byte, done func(known bool, tail mq.Position)) {
 	p.post(func() {
 		h := p.copies[id]
-		if h == nil || h.damaged || !p.decideEnd(h, end) {
+		if h == nil || h.damaged || !p.decideEnd(h, end, func() { p.take(h, raw, done) }) {
 			done(false, mq.Position{})
-			return
 		}
-		for _, b := range raw {
-			e, err := mq.ParseEntry(b)
-			if err != nil {
-				p.stop(err)
-				return
-			}
-			if v := h.copy.Copied(&e); v == segment.Take {
-				p.write(h, &e, b)
-			} else if v != segment.Have {
-				break
-			}
-		}
-		answer := func() { done(true, h.copy.Tail()) }
-		if h.copy.Settled() {
-			answer()
-			return
-		}
-		h.settled = append(h.settled, answer)
 	})
 }
 
-func (p *partition) decideEnd(h *held, end mq.Position) bool {
-	if h.copy.End() != nil && *h.copy.End() == end {
-		return true
+func (p *partition) take(h *held, raw [][]byte, done func(bool, mq.Position)) {
+	for _, b := range raw {
+		e, err := mq.ParseEntry(b)
+		if err != nil {
+			p.stop(err)
+			return
+		}
+		if v := h.copy.Copied(&e); v == segment.Take {
+			p.write(h, &e, b)
+		} else if v != segment.Have {
+			break
+		}
 	}
+	h.settled = append(h.settled, func() { done(true, h.copy.Tail()) })
+	p.settle(h)
+}
+
+// decideEnd is replica.Partition.decideEnd. A leader that hears the end of its segment before its head says so stops
+// placing: its own copy takes nothing any more.
+func (p *partition) decideEnd(h *held, end mq.Position, then func()) bool {
+	first := h.copy.End() == nil
 	if _, err := h.copy.SetEnd(end); err != nil {
 		p.stop(err)
 		return false
 	}
-	id := h.copy.Segment().ID
-	var record func()
-	record = func() {
-		d := p.node.disk
-		if !d.add(func() error {
-			if s := d.segments[id]; s != nil {
-				s.cut(end)
-			}
-			return nil
-		}, func(error) {}) {
-			p.node.host.After(retryGive, record)
-		}
+	if l := p.lead; l != nil && l.seg.Segment().ID == h.copy.Segment().ID {
+		l.seg.Seal()
 	}
-	record()
+	if h.ended {
+		if then != nil {
+			then()
+		}
+		return true
+	}
+	if then != nil {
+		h.ending = append(h.ending, then)
+	}
+	if first {
+		p.storeEnd(h, end)
+	}
 	return true
+}
+
+// storeEnd makes the end durable, and tries again until it is.
+func (p *partition) storeEnd(h *held, end mq.Position) {
+	d, id := p.node.disk, h.copy.Segment().ID
+	taken := d.add(func() error {
+		if s := d.segments[id]; s != nil {
+			s.cut(end)
+		}
+		return nil
+	}, func(err error) {
+		if err != nil {
+			return // until the next start nothing gets onto this disk
+		}
+		p.post(func() {
+			h.ended = true
+			ending := h.ending
+			h.ending = nil
+			for _, f := range ending {
+				f()
+			}
+		})
+	})
+	if !taken {
+		p.node.host.After(retryGive, func() { p.storeEnd(h, end) })
+	}
 }

@@ -247,7 +247,10 @@ func (p *partition) acked(from mq.StoreID, a ackFrame) {
 			p.sealedBy(l)
 			return
 		case frame.AckUnknown, frame.AckRefused:
-			f.Gone = true
+			if f.Gone = true; !l.asked { // only a new segment gives it a copy
+				l.asked = true
+				p.node.host.WantSeal(a.Segment, "a replica can't follow")
+			}
 			return
 		case frame.AckGap:
 			f.Rewind(a.Tail)

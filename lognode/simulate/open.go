@@ -19,7 +19,7 @@ func (p *partition) setHead(h mq.Head) {
 		p.head = h
 		if h.Last != nil {
 			if c := p.copies[h.Last.ID]; c != nil {
-				p.decideEnd(c, h.Last.End)
+				p.decideEnd(c, h.Last.End, nil)
 			}
 		}
 		if l := p.lead; l != nil && (h.Open == nil || h.Open.ID != l.seg.Segment().ID) {

@@ -38,6 +38,8 @@ type held struct {
 	damaged bool
 	ack     func(ackFrame)
 	settled []func()
+	ended   bool     // the decided end is on disk
+	ending  []func() // wait for that
 }
 
 type leadership struct {
@@ -162,6 +164,7 @@ func (p *partition) resign(cause error, end *mq.Position) {
 	}
 	p.lead = nil
 	p.close(l)
+	p.node.forgetTimers(p) // over a roll the machine lives on, and so do its timers
 	for _, b := range l.batches {
 		b.reply(Appended{}, cause)
 	}
@@ -191,7 +194,6 @@ func (p *partition) unpark() {
 func (p *partition) close(l *leadership) {
 	l.ended = true
 	l.seg.Seal()
-	p.node.forgetTimers(p)
 }
 
 func (p *partition) sealedBy(l *leadership) {
