@@ -211,7 +211,8 @@ func (r *Router) lookAt(reason string) {
 	}
 }
 
-// Leader is the name and the address of the node that leads a partition according to the view. A deleted
+// Leader is the name and the address of the node that leads a partition according to the view. It need not be registered
+// now if there is a stream to it. A deleted
 // topic, which never has one again, is TopicNotFound.
 func (r *Router) Leader(p mq.PartitionID) (name, addr string, err error) {
 	if t, ok := r.cfg.View.TopicByID(p.Topic); ok && t.Deleted {
@@ -222,10 +223,26 @@ func (r *Router) Leader(p mq.PartitionID) (name, addr string, err error) {
 		return "", "", mqerr.New(mqerr.NoLeader, "partition %s has no open segment", p)
 	}
 	n, ok := r.cfg.View.NodeByStore(h.Open.Leader.Store)
-	if !ok {
-		return "", "", mqerr.New(mqerr.NoLeader, "partition %s: its leader %s is not registered", p, h.Open.LeaderNode())
+	if ok {
+		return n.Name, n.Addr, nil
 	}
-	return n.Name, n.Addr, nil
+	if addr := r.connected(h.Open.LeaderNode()); addr != "" {
+		return h.Open.LeaderNode(), addr, nil
+	}
+	return "", "", mqerr.New(mqerr.NoLeader, "partition %s: its leader %s is not registered", p, h.Open.LeaderNode())
+}
+
+// connected is the address of a node to which a stream is open. A leader may lose its lease by etcd's trouble
+// alone, and goes on leading: if it does not, it says so.
+func (r *Router) connected(name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for addr, n := range r.nodes {
+		if n.name == name && n.session.Load() != nil {
+			return addr
+		}
+	}
+	return ""
 }
 
 // session is the stream to a partition's leader, or to the node that a hint names as such; NoLeader if there is
