@@ -82,7 +82,11 @@ type Controller struct {
 	asked   bool // for a pulse too
 	pulsed  int64
 	wake    int // of which timer is the newest
+	why     string
 }
+
+// Why is why a partition that needed its next segment did not get it when that was tried last.
+func (k *Controller) Why() string { return k.why }
 
 type page struct {
 	Member

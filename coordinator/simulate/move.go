@@ -23,7 +23,8 @@ type move struct {
 
 func (m *move) head() *mq.Head { return &m.target.Head }
 
-func (m *move) waits() {
+func (m *move) waits(why string) {
+	m.k.why = why
 	p := m.head().Partition
 	m.k.past[p] = m.k.past[p].Failed(m.k.host.Now())
 	m.done()
@@ -85,7 +86,7 @@ func (m *move) probe() {
 			}
 		}
 		if err := seal.Judge(h, m.target.Need, m.replicas(), &m.cluster); err != nil {
-			m.waits()
+			m.waits(err.Error())
 			return
 		}
 		if h.Open == nil {
@@ -140,7 +141,7 @@ func (m *move) seal() {
 	m.gather(members, h.Open.ID, true, enough, func() {
 		var ok bool
 		if m.end, ok = m.ended(); !ok {
-			m.waits()
+			m.waits("too few sealed")
 			return
 		}
 		m.create()
@@ -167,7 +168,7 @@ func (m *move) ended() (mq.Position, bool) {
 // create is step 4, planned again without the nodes that did not make their replica.
 func (m *move) create() {
 	if m.plans++; m.plans > plans {
-		m.waits()
+		m.waits("nobody makes it")
 		return
 	}
 	var takers []seal.Taker
@@ -180,12 +181,12 @@ func (m *move) create() {
 	}
 	next, _, ok := seal.Plan(m.head(), m.end, m.replicas(), takers, "")
 	if !ok {
-		m.waits()
+		m.waits("no plan")
 		return
 	}
 	m.k.host.NextID(func(id mq.SegmentID, ok bool) {
 		if !ok {
-			m.waits()
+			m.waits("no id")
 			return
 		}
 		next.ID = id
@@ -229,7 +230,7 @@ func (m *move) open() {
 		case opened:
 			m.opened(revision)
 		default:
-			m.waits()
+			m.waits("the head changed")
 		}
 	})
 }
@@ -241,7 +242,7 @@ func (m *move) reread() {
 			m.opened(h.Revision)
 			return
 		}
-		m.waits()
+		m.waits("the outcome is unknown")
 	})
 }
 

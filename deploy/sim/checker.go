@@ -42,7 +42,7 @@ type checker struct {
 	done     map[groupPlace]doneAt // acked by a consumer, and answered
 	gone     map[uint64]bool       // streams whose unconfirmed hand-overs were given back
 
-	published, delivered, repeated, zombies int
+	published, delivered, repeated, zombies, holes int
 }
 
 type ack struct {
@@ -182,12 +182,25 @@ func (s *Sim) unfinished() string {
 			continue
 		}
 		n := s.byName(h.Open.LeaderNode())
+		if n.run == nil {
+			text += fmt.Sprintf(" partition %d: %s, which leads segment %d, is down;", i, n.name, h.Open.ID)
+			continue
+		}
 		for _, g := range s.groups {
-			if n.run == nil {
-				continue
-			}
 			f, ok := n.run.Figures(h.Partition, g.ID)
-			text += fmt.Sprintf(" partition %d group %d at %s segment %d: serving %v %+v;", i, g.ID, n.name, h.Open.ID, ok, f)
+			if !ok {
+				text += fmt.Sprintf(" partition %d: %s does not serve segment %d (named leader %s, is %s): %s;", i, n.name, h.Open.ID,
+					h.Open.Leader, n.run.Identity(), n.run.Why(h.Partition))
+				break
+			}
+			if f.Lag > 0 {
+				text += fmt.Sprintf(" partition %d group %d at %s segment %d: %+v;", i, g.ID, n.name, h.Open.ID, f)
+			}
+		}
+	}
+	for _, c := range s.ctls {
+		if c.reign != nil {
+			text += fmt.Sprintf(" %s reigns: %s;", c.name, c.reign.Why())
 		}
 	}
 	return text

@@ -41,6 +41,7 @@ type Result struct {
 	Repeated  int // deliveries beyond the first of a message to a group
 	Zombies   int // deliveries of acked messages by leaders that did not know yet that they were none
 	Segments  int // openings
+	Holes     int // partitions that wait because a range is in no replica (R6); nothing in it was acknowledged
 }
 
 // Sim is one run.
@@ -84,7 +85,7 @@ func Run(seed uint64, c Config) Result {
 		s.final()
 	}
 	return Result{Err: s.err, Nanos: s.now, Events: s.ran, Faults: s.faults, Published: s.check.published,
-		Delivered: s.check.delivered, Repeated: s.check.repeated, Zombies: s.check.zombies, Segments: s.openings}
+		Delivered: s.check.delivered, Repeated: s.check.repeated, Zombies: s.check.zombies, Holes: s.check.holes, Segments: s.openings}
 }
 
 func (s *Sim) fail(format string, args ...any) {

@@ -69,9 +69,9 @@ func TestSimulation(t *testing.T) {
 		}
 		return failed >= 10
 	})
-	t.Logf("%d seeds, %.2f simulated hours, %d events, %s; %d messages acknowledged, %d delivered of which %d again, %d of them by leaders that were none, %d segments opened",
+	t.Logf("%d seeds, %.2f simulated hours, %d events, %s; %d messages acknowledged, %d delivered of which %d again, %d of them by leaders that were none, %d segments opened, %d partitions left waiting for a hole",
 		*seedCount, float64(sum.Nanos)/3.6e12, sum.Events, time.Since(began).Round(time.Second), sum.Published, sum.Delivered,
-		sum.Repeated, sum.Zombies, sum.Segments)
+		sum.Repeated, sum.Zombies, sum.Segments, sum.Holes)
 	t.Log(sum.kinds())
 }
 
@@ -83,6 +83,7 @@ func (r *Result) add(o *Result) {
 	r.Repeated += o.Repeated
 	r.Zombies += o.Zombies
 	r.Segments += o.Segments
+	r.Holes += o.Holes
 	for k, n := range o.Faults {
 		r.Faults[k] += n
 	}

@@ -60,7 +60,7 @@ func (n *Node) adopt(s *Stored) {
 		if p.copies[s.Segment.ID] != nil {
 			return
 		}
-		p.copies[s.Segment.ID] = &held{damaged: s.Damaged,
+		p.copies[s.Segment.ID] = &held{damaged: s.Damaged, ended: s.End != nil,
 			copy: segment.NewReplica(s.Segment, s.Tail, s.Last, s.Flag, s.End)}
 		p.lookForLead()
 	})

@@ -111,6 +111,7 @@ func (p *partition) tryOpen(l *leadership, kept *delivery.Machine, pause time.Du
 	}
 	p.prepare(l.seg.Segment().ID, kept, func(o loaded, err error) {
 		if err != nil {
+			p.why = err.Error()
 			p.node.host.After(pause, func() { p.tryOpen(l, kept, min(2*pause, time.Second)) })
 			return
 		}

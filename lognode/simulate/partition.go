@@ -30,6 +30,7 @@ type partition struct {
 	lead   *leadership
 	parked []func()
 	fault  bool
+	why    string // the leader could not serve when it tried last
 }
 
 // held is one copy; see replica.held.

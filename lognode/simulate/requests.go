@@ -234,3 +234,6 @@ func (n *Node) Figures(id mq.PartitionID, g mq.GroupID) (GroupFigures, bool) {
 	}
 	return l.machine.Figures(g)
 }
+
+// Why is why a leader could not serve when it tried last.
+func (n *Node) Why(id mq.PartitionID) string { return n.partition(id).why }
