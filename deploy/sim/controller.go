@@ -127,7 +127,10 @@ func (c *candidate) ask(m coordinator.Member, id mq.SegmentID, seal bool, done f
 		case id == 0:
 			answer(lognode.State{})
 		case seal:
-			n.run.Seal(id, answer)
+			n.run.Seal(id, func(st lognode.State) {
+				answer(st)
+				s.crashBehind(n)
+			})
 		default:
 			n.run.Probe(id, answer)
 		}
@@ -143,7 +146,10 @@ func (c *candidate) create(m coordinator.Member, seg mq.Segment, revision int64,
 	n := c.sim.byName(m.Name)
 	gen := c.life.gen
 	c.sim.net.call(c.process, n.process, 2*second, func(reply func(any)) {
-		n.run.Create(seg, revision, func(made bool) { reply(made && n.run.Identity() == m.Incarnation) })
+		n.run.Create(seg, revision, func(made bool) {
+			reply(made && n.run.Identity() == m.Incarnation)
+			c.sim.crashBehind(n)
+		})
 	}, func(res any, ok bool) {
 		if c.life.gen == gen {
 			made, _ := res.(bool)

@@ -21,6 +21,7 @@ var faults = []fault{
 			s.restartLater(n, s.between(50*millisecond, 3*second))
 		}
 	}},
+	{"crash behind a seal or a creation", 2, func(s *Sim) { s.sealCrash = s.now + s.between(second, 6*second) }},
 	{"frozen node", 3, func(s *Sim) { s.anyNode().freeze(s.now + s.between(200*millisecond, 6*second)) }},
 	{"frozen controller", 1, func(s *Sim) { s.ctls[s.rng.IntN(2)].freeze(s.now + s.between(200*millisecond, 6*second)) }},
 	{"one-way cut", 5, func(s *Sim) {
@@ -124,6 +125,17 @@ func (n *node) anySegment() *lognode.Stored {
 	return all[n.sim.rng.IntN(len(all))]
 }
 
+// crashBehind is asked when a node has answered a seal or a creation: it may crash in that moment, and know little for a
+// while after its start.
+func (s *Sim) crashBehind(n *node) {
+	if s.sealCrash > s.now && s.chance(50) {
+		s.in(s.between(0, 2*millisecond), n.process, func() {
+			s.restartLater(n, s.between(5*millisecond, 300*millisecond))
+			n.watch.lag = s.now + s.between(200*millisecond, 4*second)
+		})
+	}
+}
+
 func (s *Sim) restartLater(n *node, d int64) {
 	n.crash()
 	s.in(d, nil, func() {
@@ -180,6 +192,7 @@ func (s *Sim) heal() {
 	s.trace("the faults are over")
 	s.calm = true
 	clear(s.net.cut)
+	s.sealCrash = 0
 	s.etcd.away, s.etcd.late, s.etcd.unknown = 0, 0, 0
 	for _, p := range s.processes {
 		p.slow, p.lossy = 0, 0 // one that is frozen stays so: what waits for it must come in order

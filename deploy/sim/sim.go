@@ -60,6 +60,7 @@ type Sim struct {
 	enabled   map[string]bool
 	victim    *node // the only one whose disk may forget
 	calm      bool  // faults are over
+	sealCrash int64 // until then a node that answers a seal or a creation may crash
 	openings  int
 	err       error
 }

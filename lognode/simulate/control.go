@@ -33,6 +33,10 @@ func (n *Node) Seal(id mq.SegmentID, answer func(State)) {
 			answer(State{})
 			return
 		}
+		if h := p.copies[id]; n.host.Mutation.AnswerBeforeQueue {
+			h.copy.SetFlagged()
+			answer(p.state(h))
+		}
 		flag := func() error {
 			if s := n.disk.segments[id]; s != nil {
 				s.Flag = true
