@@ -20,8 +20,8 @@ type NodeInfo struct {
 	Address  string `json:"address,omitempty"`
 	Zone     string `json:"zone,omitempty"`
 	Draining bool   `json:"draining,omitempty"` // an operator wants it emptied
-	Leads    int    `json:"leads"`    // partitions that it leads
-	Replicas int    `json:"replicas"` // open segments that it holds, led ones among them
+	Leads    int    `json:"leads"`              // partitions that it leads
+	Replicas int    `json:"replicas"`           // open segments that it holds, led ones among them
 }
 
 // GatewayInfo is a registered gateway.

@@ -328,7 +328,7 @@ func (s *Scanner) unicode() bool {
 	return true
 }
 
-// hex4 reads \uXXXX.
+// hex4 reads \uHHHH.
 func hex4(b []byte) (rune, bool) {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return 0, false
