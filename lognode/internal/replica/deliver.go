@@ -117,7 +117,7 @@ func (p *Partition) handover(stream uint64, reached bool, h frame.Handover) {
 	case l == nil:
 	case !l.serving: // behind the receive that it is about
 		if len(p.parked) < maxParked {
-			p.parked = append(p.parked, func() { p.handover(stream, reached, h) })
+			p.parked = append(p.parked, parked{func() { p.handover(stream, reached, h) }, func(error) {}})
 		}
 	case reached:
 		l.machine.Confirm(stream, h.Handover)

@@ -32,6 +32,7 @@ type world struct {
 	sealed []mq.Segment
 	groups []meta.Group
 	topic  mq.TopicSettings
+	broken error // what reading the chain fails with
 }
 
 func (w *world) Topic(mq.TopicID) (meta.Topic, bool) { return meta.Topic{Settings: w.topic}, true }
@@ -51,7 +52,7 @@ func (w *world) DropSegments(_ context.Context, h mq.Head, oldest uint64) (mq.He
 func (w *world) Chain(context.Context, mq.PartitionID) (mq.Head, []mq.Segment, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.head, append([]mq.Segment(nil), w.sealed...), nil
+	return w.head, append([]mq.Segment(nil), w.sealed...), w.broken
 }
 
 func (w *world) Groups(mq.TopicID) []meta.Group { return w.groups }

@@ -88,7 +88,7 @@ func (p *Partition) whenServing(fail func(error), run func(l *leadership)) {
 			fail(mqerr.New(mqerr.Overloaded, "the leader is still loading"))
 			return
 		}
-		p.parked = append(p.parked, func() { p.whenServing(fail, run) })
+		p.parked = append(p.parked, parked{func() { p.whenServing(fail, run) }, fail})
 		return
 	}
 	l, err := p.leader()
@@ -146,11 +146,27 @@ func (p *Partition) unpark() {
 	if l := p.lead; l != nil && !l.serving {
 		return
 	}
-	parked := p.parked
+	waiting := p.parked
 	p.parked = nil
-	for _, run := range parked {
-		run()
+	for _, r := range waiting {
+		r.run()
 	}
+}
+
+// giveUp answers the requests that wait for a leader whose opening takes long: nothing was done for them, and a gateway
+// that hears so in time asks again.
+func (p *Partition) giveUp(why error) {
+	waiting := p.parked
+	p.parked = nil
+	for _, r := range waiting {
+		r.fail(mqerr.New(mqerr.NoLeader, "the leader can't serve yet: %w", why))
+	}
+}
+
+// parked is a request that waits for the leader to serve. fail answers it without having done anything.
+type parked struct {
+	run  func()
+	fail func(error)
 }
 
 // close releases what a leadership holds besides its answers.

@@ -118,6 +118,11 @@ func (p *Partition) open(l *leadership) {
 			o, err := p.prepare(l.ctx, id, kept)
 			if err != nil {
 				p.log.Warn("can't serve yet", "segment", id, "err", err)
+				p.post(func() {
+					if p.lead == l && !l.serving && time.Since(l.began) > openPatience {
+						p.giveUp(err)
+					}
+				})
 				return struct{}{}, err
 			}
 			p.post(func() { p.opened(l, o) })
@@ -128,6 +133,9 @@ func (p *Partition) open(l *leadership) {
 		}
 	}()
 }
+
+// openPatience is how long requests wait for a leader that can't serve yet; well below a gateway's deadline of 10 s.
+const openPatience = 2 * time.Second
 
 func openBackoff() backoff.BackOff {
 	b := backoff.NewExponentialBackOff()

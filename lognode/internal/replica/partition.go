@@ -107,7 +107,7 @@ type Partition struct {
 	head   mq.Head
 	copies map[mq.SegmentID]*held
 	lead   *leadership // nil unless this node leads the open segment
-	parked []func()    // requests that wait for the leader to open
+	parked []parked    // requests that wait for the leader to open
 	// retaining: the chain is being shortened in etcd.
 	retaining bool
 	fault     string // an invariant was broken: the partition stopped here

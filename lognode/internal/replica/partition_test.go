@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -93,6 +94,25 @@ func TestLeasesRunOutAfterARoll(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+func TestRequestsForALeaderThatCantOpenAreAnswered(t *testing.T) {
+	o := newOne(t)
+	o.publish("a")
+	o.world.mu.Lock()
+	o.world.broken = errors.New("etcd is away")
+	o.world.mu.Unlock()
+	o.restart() // the new leader can't read its chain
+	body, n := batchOf("b")
+	if err := ask(t, func(r Reply) { o.p.Append(body, n, r) }).err(); !mqerr.Is(err, mqerr.NoLeader) {
+		t.Fatalf("a publish to a leader that can't open: %v", err)
+	}
+	o.world.mu.Lock()
+	o.world.broken = nil
+	o.world.mu.Unlock()
+	if f := o.publish("c"); f.First != 1 {
+		t.Fatalf("the next publish got %+v", f)
 	}
 }
 
