@@ -107,6 +107,9 @@ func (p *partition) ask(from mq.Incarnation, id mq.SegmentID, ack func(ackFrame)
 		default:
 			h.ack = ack
 			ack(ackFrame{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap})
+			if h.copy.Tail() == h.copy.Queued() { // or what it acknowledged on a stream that broke would count only with the next entry
+				ack(ackFrame{Segment: id, Tail: h.copy.Tail()})
+			}
 		}
 	})
 }
