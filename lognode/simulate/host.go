@@ -7,9 +7,10 @@
 // internal/replica does. Where the two differ, internal/replica is right and this is a bug. Not modelled: bounds on
 // memory, retention, rolling schedules, reads by consumers of old messages, traces.
 //
-// Three lines are ahead of internal/replica, because simulations found that they are needed: a follower that is asked for
-// its tail on a new stream acknowledges what is durable (ask), a leader whose own copy gets a decided end stops placing
-// at once (decideEnd), and a sealed leader makes no checkpoint (committed).
+// Four lines are ahead of internal/replica, because simulations found that they are needed: a follower that is asked for
+// its tail on a new stream acknowledges what is durable (ask); a leader whose own copy gets a decided end stops placing
+// at once (decideEnd); a sealed leader makes no checkpoint (committed); a roll goes on only to a copy that is not sealed
+// already (succeeded).
 //
 // A Disk outlives the runs of its node. Mutations break a rule on purpose, to show that a simulation notices.
 package simulate

@@ -43,7 +43,7 @@ func (p *partition) succeeded(l *leadership) {
 	if h.Open != nil {
 		cause.Leader = h.Open.LeaderNode()
 	}
-	if !l.serving || !p.mine(h.Open) || end == nil || *end != l.seg.Next() || p.copies[h.Open.ID] == nil {
+	if !l.serving || !p.mine(h.Open) || end == nil || *end != l.seg.Next() || !p.fresh(h.Open) {
 		p.resign(cause, end)
 		return
 	}
@@ -59,6 +59,12 @@ func (p *partition) succeeded(l *leadership) {
 	p.open(next)
 }
 
+// fresh says whether the own copy can begin to be led: it may have been sealed before this node heard of it.
+func (p *partition) fresh(s *mq.Segment) bool {
+	h := p.copies[s.ID]
+	return h != nil && !h.damaged && !h.copy.Sealing() && h.copy.Queued() == s.Base
+}
+
 func (p *partition) mine(s *mq.Segment) bool { return s != nil && s.Leader == p.node.self }
 
 func (p *partition) lookForLead() {
@@ -67,8 +73,7 @@ func (p *partition) lookForLead() {
 	if p.lead != nil || p.fault || !p.mine(s) && !resume {
 		return
 	}
-	h := p.copies[s.ID]
-	if h == nil || h.damaged || h.copy.Sealing() || h.copy.Queued() != s.Base && !resume {
+	if h := p.copies[s.ID]; !p.fresh(s) && (!resume || h == nil || h.damaged || h.copy.Sealing()) {
 		return
 	}
 	l, err := p.newLeadership(s, s.Base, 0)
