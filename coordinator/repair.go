@@ -15,8 +15,9 @@ const repairEvery = 5 * time.Second
 type repairs struct {
 	*Coordinator
 	away map[mq.StoreID]time.Time // since when a named store is not registered
-	// watched are the stores that sealed segments named when they were listed last, busy says that some are being
-	// copied: with all of them alive and nothing busy there is no need to list.
+	// watched are the stores that sealed segments named when they were listed last, and those that heads named since:
+	// a segment is in its partition's head before it has a key of its own. busy says that some are being copied. With
+	// all of them alive and nothing busy there is no need to list.
 	watched map[mq.StoreID]bool
 	busy    bool
 	listed  time.Time
@@ -37,6 +38,14 @@ func (c *Coordinator) repair(ctx context.Context) {
 // look lists the sealed segments if that may be of use, and makes one change to each that needs one.
 func (r *repairs) look(ctx context.Context, now time.Time) error {
 	alive := r.alive()
+	heads := r.view.AllHeads()
+	for _, h := range heads {
+		if h.Last != nil {
+			for _, x := range h.Last.Replicas {
+				r.watched[x.Store] = true
+			}
+		}
+	}
 	for store := range r.watched {
 		if _, ok := alive[store]; ok {
 			delete(r.away, store)
@@ -49,7 +58,7 @@ func (r *repairs) look(ctx context.Context, now time.Time) error {
 	}
 	c := r.cluster(alive, now)
 	var all []mq.Segment
-	for _, h := range r.view.AllHeads() {
+	for _, h := range heads {
 		if h.Last != nil {
 			all = append(all, *h.Last)
 		}

@@ -66,10 +66,13 @@ func healed(t *testing.T, store *meta.Store, view *meta.View, topic string) (sea
 		if !ok {
 			continue
 		}
+		was := why
 		why, sealed = "", 0
 		for n := range tp.Settings.Partitions {
 			head, list, err := store.Chain(ctx, mq.PartitionID{Topic: tp.ID, Number: n})
-			must(t, err)
+			if err != nil {
+				t.Fatalf("%v; before that: %s", err, was)
+			}
 			if head.Open == nil {
 				why = "no open segment"
 				continue
