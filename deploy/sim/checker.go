@@ -102,7 +102,7 @@ func (c *checker) handed(g mq.GroupID, m lognode.Delivered, decided int64, strea
 		c.repeated++
 	}
 	if d, ok := c.done[key]; ok && decided > d.time {
-		if h.fence.segment < d.fence.segment && h.attempt == 1 {
+		if open := c.s.etcd.find(at.partition).Open; h.attempt == 1 && open != nil && h.fence.segment < open.Number {
 			c.zombies++ // a leader that does not know yet that it is none hands out first attempts without asking
 		} else {
 			c.s.fail("offset %d of partition %d was acked in group %d (fence %v) and came back (%+v)", at.offset,
