@@ -72,7 +72,7 @@ func (p *Partition) committed(l *leadership) {
 		l.asked = true // rolling is a wish: the segment grows on until the seal comes
 		p.env.WantSeal(l.seg.Segment().ID, "roll")
 	}
-	if l.sinceOpen-l.checkpointed >= checkpointEvery {
+	if l.sinceOpen-l.checkpointed >= checkpointEvery && !l.seg.Sealed() {
 		p.checkpoint(l)
 	}
 }

@@ -146,6 +146,9 @@ func (p *Partition) Ask(from mq.Incarnation, id mq.SegmentID, ack func(frame.Ack
 		default:
 			h.ack = ack
 			ack(frame.Ack{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap})
+			if h.copy.Tail() == h.copy.Queued() { // its acknowledgement may have been lost with the stream before
+				ack(frame.Ack{Segment: id, Tail: h.copy.Tail()})
+			}
 		}
 	})
 }
@@ -249,6 +252,9 @@ func (p *Partition) take(h *held, entries []mq.Entry, raw [][]byte, done func(bo
 // decideEnd records a decided end, on disk too, cuts what is longer, and then runs then (nil for nothing). It is false
 // if another end was decided before, which no controller may do.
 func (p *Partition) decideEnd(h *held, end mq.Position, then func()) bool {
+	if l := p.lead; l != nil && l.seg.Segment().ID == h.copy.Segment().ID {
+		l.seg.Seal() // the end may come with copies before the head does
+	}
 	first := h.copy.End() == nil
 	if _, err := h.copy.SetEnd(end); err != nil {
 		p.stop(err)

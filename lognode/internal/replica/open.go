@@ -48,7 +48,7 @@ func (p *Partition) succeeded(l *leadership) {
 	if h.Open != nil {
 		cause.Leader = h.Open.LeaderNode()
 	}
-	if !l.serving || !p.mine(h.Open) || end == nil || *end != l.seg.Next() || p.copies[h.Open.ID] == nil {
+	if !l.serving || !p.mine(h.Open) || end == nil || *end != l.seg.Next() || !p.fresh(h.Open) {
 		p.resign(cause, end)
 		return
 	}
@@ -70,14 +70,19 @@ func (p *Partition) mine(s *mq.Segment) bool {
 	return s != nil && s.Leader == p.env.Store.Identity()
 }
 
+// fresh says whether this store's copy of a segment is there, whole, not sealed and empty: only such a one can be led.
+func (p *Partition) fresh(s *mq.Segment) bool {
+	h := p.copies[s.ID]
+	return h != nil && !h.damaged && !h.copy.Sealing() && h.copy.Queued() == s.Base
+}
+
 // lookForLead begins to lead if etcd names this incarnation and the copy is here.
 func (p *Partition) lookForLead() {
 	s := p.head.Open
 	if p.lead != nil || p.fault != "" || !p.mine(s) {
 		return
 	}
-	h := p.copies[s.ID]
-	if h == nil || h.damaged || h.copy.Sealing() || h.copy.Queued() != s.Base {
+	if !p.fresh(s) {
 		return // one incarnation leads a segment once: what is not fresh is sealed by the controller
 	}
 	l, err := p.newLeadership(s, s.Base, 0)
