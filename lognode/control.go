@@ -163,24 +163,21 @@ func (s *server) DeleteGroup(ctx context.Context, req *mqpb.DeleteGroupRequest) 
 	return &mqpb.DeleteGroupResponse{Results: results}, err
 }
 
-// eachPartition does the same to several partitions; each has its own result.
-func (s *server) eachPartition(ctx context.Context, list []*mqpb.Partition, do func(*replica.Partition, func(error))) ([]*mqpb.PartitionResult, error) {
-	out := make([]*mqpb.PartitionResult, len(list))
+// each asks several partitions the same; each has its own answer. absent is the one for a partition of which this node
+// holds nothing.
+func each[T any](ctx context.Context, s *server, list []*mqpb.Partition, absent func(*mqpb.Partition) T, ask func(*replica.Partition, func(T))) ([]T, error) {
+	out := make([]T, len(list))
 	err := gather(ctx, len(list), func(i int, done func()) {
-		answer := func(err error) {
-			r := &mqpb.PartitionResult{Partition: list[i]}
-			if e := mqerr.Of(err); e != nil {
-				r.Code, r.Detail = uint32(e.Code), e.Detail
-			}
-			out[i] = r
-			done()
-		}
 		p := s.node.known(list[i].MQ())
 		if p == nil {
-			answer(mqerr.New(mqerr.NotLeader, "this node holds nothing of the partition"))
+			out[i] = absent(list[i])
+			done()
 			return
 		}
-		do(p, answer)
+		ask(p, func(v T) {
+			out[i] = v
+			done()
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -188,20 +185,30 @@ func (s *server) eachPartition(ctx context.Context, list []*mqpb.Partition, do f
 	return out, nil
 }
 
+// eachPartition is each for what answers only whether it was done.
+func (s *server) eachPartition(ctx context.Context, list []*mqpb.Partition, do func(*replica.Partition, func(error))) ([]*mqpb.PartitionResult, error) {
+	result := func(p *mqpb.Partition, err error) *mqpb.PartitionResult {
+		r := &mqpb.PartitionResult{Partition: p}
+		if e := mqerr.Of(err); e != nil {
+			r.Code, r.Detail = uint32(e.Code), e.Detail
+		}
+		return r
+	}
+	absent := func(p *mqpb.Partition) *mqpb.PartitionResult {
+		return result(p, mqerr.New(mqerr.NotLeader, "this node holds nothing of the partition"))
+	}
+	return each(ctx, s, list, absent, func(p *replica.Partition, done func(*mqpb.PartitionResult)) {
+		do(p, func(err error) { done(result(mqpb.FromPartition(p.ID()), err)) })
+	})
+}
+
 // GroupFigures are the numbers of a group in partitions led here.
 func (s *server) GroupFigures(ctx context.Context, req *mqpb.GroupFiguresRequest) (*mqpb.GroupFiguresResponse, error) {
-	out := make([]*mqpb.GroupFigures, len(req.Partitions))
-	err := gather(ctx, len(out), func(i int, done func()) {
-		p := s.node.known(req.Partitions[i].MQ())
-		if p == nil {
-			out[i] = &mqpb.GroupFigures{Partition: req.Partitions[i], Code: uint32(mqerr.NotLeader)}
-			done()
-			return
-		}
-		p.GroupFigures(mq.GroupID(req.Group), func(f *mqpb.GroupFigures) {
-			out[i] = f
-			done()
-		})
+	absent := func(p *mqpb.Partition) *mqpb.GroupFigures {
+		return &mqpb.GroupFigures{Partition: p, Code: uint32(mqerr.NotLeader)}
+	}
+	out, err := each(ctx, s, req.Partitions, absent, func(p *replica.Partition, done func(*mqpb.GroupFigures)) {
+		p.GroupFigures(mq.GroupID(req.Group), done)
 	})
 	if err != nil {
 		return nil, err
@@ -211,19 +218,10 @@ func (s *server) GroupFigures(ctx context.Context, req *mqpb.GroupFiguresRequest
 
 // PartitionFigures are the numbers of partitions led here.
 func (s *server) PartitionFigures(ctx context.Context, req *mqpb.PartitionFiguresRequest) (*mqpb.PartitionFiguresResponse, error) {
-	out := make([]*mqpb.PartitionFigures, len(req.Partitions))
-	err := gather(ctx, len(out), func(i int, done func()) {
-		p := s.node.known(req.Partitions[i].MQ())
-		if p == nil {
-			out[i] = &mqpb.PartitionFigures{Partition: req.Partitions[i], Code: uint32(mqerr.NotLeader)}
-			done()
-			return
-		}
-		p.Figures(func(f *mqpb.PartitionFigures) {
-			out[i] = f
-			done()
-		})
-	})
+	absent := func(p *mqpb.Partition) *mqpb.PartitionFigures {
+		return &mqpb.PartitionFigures{Partition: p, Code: uint32(mqerr.NotLeader)}
+	}
+	out, err := each(ctx, s, req.Partitions, absent, (*replica.Partition).Figures)
 	if err != nil {
 		return nil, err
 	}

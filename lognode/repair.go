@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/splashdam/splashdam/lognode/internal/replica"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
@@ -53,7 +54,7 @@ func (n *Node) repair() {
 		}
 		err := n.meta.SealedSegments(n.ctx, func(s mq.Segment) bool {
 			note(&s)
-			if s.Holds(n.store.Identity().Store) && (adding[s.ID] || !n.whole(&s)) {
+			if s.Holds(n.store.Identity().Store) && (adding[s.ID] || !replica.Resident(n.store, &s)) {
 				mine = append(mine, s)
 			}
 			return true
@@ -69,18 +70,12 @@ func (n *Node) repair() {
 	}
 }
 
-// whole says whether the copy here reaches the end; of an empty segment there is nothing to hold.
-func (n *Node) whole(s *mq.Segment) bool {
-	info, ok := n.store.Segment(s.ID)
-	return ok && !info.Damaged && !info.Tail.Before(s.End)
-}
-
 func (n *Node) repairOne(s *mq.Segment, taken func(context.Context, int) error) {
 	id := n.store.Identity().Store
 	if !s.Holds(id) || n.ctx.Err() != nil {
 		return
 	}
-	if !n.whole(s) {
+	if !replica.Resident(n.store, s) {
 		n.log.Info("repairing a copy", "segment", s.ID, "partition", s.Partition, "end", s.End)
 		if err := n.partition(s.Partition).Repair(n.ctx, s, taken); err != nil {
 			n.log.Warn("a copy could not be repaired yet", "segment", s.ID, "err", err)

@@ -25,16 +25,6 @@ func (l Lane) String() string {
 	return fmt.Sprintf("lane(%d)", uint8(l))
 }
 
-// ParseLane reads a lane's name.
-func ParseLane(s string) (Lane, error) {
-	for i, n := range laneNames {
-		if s == n {
-			return Lane(i), nil
-		}
-	}
-	return 0, fmt.Errorf("a lane is one of critical, high, normal, low, background; not %q", s)
-}
-
 // Header is one header of a message; names keep the case in which they came.
 type Header struct {
 	Name  string

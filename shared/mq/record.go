@@ -1,9 +1,6 @@
 package mq
 
-import (
-	"encoding/binary"
-	"fmt"
-)
+import "fmt"
 
 // Kind says what a record is. Numbers are part of the stored format and never change.
 type Kind uint8
@@ -38,9 +35,6 @@ func AppendRecord(b []byte, kind Kind, body []byte) []byte {
 	b = append(b, byte(kind), 1)
 	return AppendBytes(b, body)
 }
-
-// RecordSize is what AppendRecord adds for a body of n bytes.
-func RecordSize(n int) int { return 2 + len(binary.AppendUvarint(nil, uint64(n))) + n }
 
 // NextRecord takes the first record from the records of an entry and returns what is left.
 func NextRecord(records []byte) (Record, []byte, error) {

@@ -36,23 +36,18 @@ func (p *Partition) Append(body []byte, count int, reply Reply) {
 		p.env.Waiting.Add(-int64(len(body)))
 		reply.fail(err)
 	}
-	ok := p.post(func() {
-		p.whenServing(fail, func(l *leadership) {
-			switch {
-			case !p.env.Store.PublishAllowed():
-				fail(mqerr.New(mqerr.StorageFull, "the disk of the partition's leader is nearly full"))
-				return
-			case l.full:
-				fail(mqerr.New(mqerr.StorageFull, "the topic has reached retention.bytes, and groups have not settled its oldest messages"))
-				return
-			}
-			l.batches = append(l.batches, batch{body, uint32(count), reply})
-			l.batchBytes += len(body)
-		})
+	p.serve(fail, func(l *leadership) {
+		switch {
+		case !p.env.Store.PublishAllowed():
+			fail(mqerr.New(mqerr.StorageFull, "the disk of the partition's leader is nearly full"))
+			return
+		case l.full:
+			fail(mqerr.New(mqerr.StorageFull, "the topic has reached retention.bytes, and groups have not settled its oldest messages"))
+			return
+		}
+		l.batches = append(l.batches, batch{body, uint32(count), reply})
+		l.batchBytes += len(body)
 	})
-	if !ok {
-		fail(mqerr.New(mqerr.NoLeader, "the node is stopping"))
-	}
 }
 
 // flush places what the events produced, as few entries as may be, and gives them to the store and to the

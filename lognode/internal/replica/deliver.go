@@ -13,41 +13,36 @@ import (
 
 // Receive hands out messages. stream is the number of the gateway's stream.
 func (p *Partition) Receive(stream uint64, r frame.Receive, reply Reply) {
-	ok := p.post(func() {
-		p.whenServing(reply.fail, func(l *leadership) {
-			now := time.Now()
-			l.uses[r.Group] = now
-			g, err := l.machine.Receive(now.UnixNano(), delivery.ReceiveRequest{Group: r.Group, Max: int(r.Max),
-				Lease: r.Lease, Consumer: r.Consumer, Stream: stream, Delivery: r.Handover})
+	p.serve(reply.fail, func(l *leadership) {
+		now := time.Now()
+		l.uses[r.Group] = now
+		g, err := l.machine.Receive(now.UnixNano(), delivery.ReceiveRequest{Group: r.Group, Max: int(r.Max),
+			Lease: r.Lease, Consumer: r.Consumer, Stream: stream, Delivery: r.Handover})
+		if err != nil {
+			delete(l.uses, r.Group)
+			reply.fail(deliveryError(err))
+			return
+		}
+		answer := frame.Received{Generation: g.Generation, Segment: g.Segment, LeaseUntil: g.LeaseUntil}
+		if len(g.Runs) == 0 {
+			reply(frame.TypeReceived, &answer)
+			return
+		}
+		answer.Ready = uint64(l.machine.Ready(r.Group))
+		l.delivered.add(g.Messages())
+		hand := func() { p.handOut(l, stream, r, g.Runs, answer, reply) }
+		if !g.MustCommit {
+			hand()
+			return
+		}
+		l.afterCommit(func(err error) {
 			if err != nil {
-				delete(l.uses, r.Group)
-				reply.fail(deliveryError(err))
+				reply.fail(err)
 				return
 			}
-			answer := frame.Received{Generation: g.Generation, Segment: g.Segment, LeaseUntil: g.LeaseUntil}
-			if len(g.Runs) == 0 {
-				reply(frame.TypeReceived, &answer)
-				return
-			}
-			answer.Ready = uint64(l.machine.Ready(r.Group))
-			l.delivered.add(g.Messages())
-			hand := func() { p.handOut(l, stream, r, g.Runs, answer, reply) }
-			if !g.MustCommit {
-				hand()
-				return
-			}
-			l.afterCommit(func(err error) {
-				if err != nil {
-					reply.fail(err)
-					return
-				}
-				hand()
-			})
+			hand()
 		})
 	})
-	if !ok {
-		reply.fail(mqerr.New(mqerr.NoLeader, "the node is stopping"))
-	}
 }
 
 // handOut reads the messages of a grant beside the partition and answers with them. What does not fit max_bytes
@@ -137,31 +132,26 @@ func (p *Partition) StreamGone(stream uint64) {
 
 // Settle settles deliveries; receipts are verified, or the item is refused. The answer comes after commit.
 func (p *Partition) Settle(items []delivery.SettleItem, refused []mqerr.Code, reply Reply) {
-	ok := p.post(func() {
-		p.whenServing(reply.fail, func(l *leadership) {
-			results := l.machine.Settle(time.Now().UnixNano(), items, nil)
-			answer := frame.Settled{Codes: refused, Until: make([]int64, len(refused))}
-			n := 0
-			for i, code := range refused {
-				if code != mqerr.OK {
-					continue
-				}
-				answer.Codes[i] = settleCode(results[n].Code)
-				answer.Until[i] = results[n].Until
-				n++
+	p.serve(reply.fail, func(l *leadership) {
+		results := l.machine.Settle(time.Now().UnixNano(), items, nil)
+		answer := frame.Settled{Codes: refused, Until: make([]int64, len(refused))}
+		n := 0
+		for i, code := range refused {
+			if code != mqerr.OK {
+				continue
 			}
-			l.afterCommit(func(err error) {
-				if err != nil {
-					reply.fail(err)
-					return
-				}
-				reply(frame.TypeSettled, &answer)
-			})
+			answer.Codes[i] = settleCode(results[n].Code)
+			answer.Until[i] = results[n].Until
+			n++
+		}
+		l.afterCommit(func(err error) {
+			if err != nil {
+				reply.fail(err)
+				return
+			}
+			reply(frame.TypeSettled, &answer)
 		})
 	})
-	if !ok {
-		reply.fail(mqerr.New(mqerr.NoLeader, "the node is stopping"))
-	}
 }
 
 func settleCode(c delivery.Code) mqerr.Code {

@@ -113,7 +113,7 @@ func (p *Partition) walk(ctx context.Context, s *mq.Segment, from mq.Position, f
 	if !from.Before(s.End) {
 		return nil
 	}
-	if resident(p.env.Store, s) {
+	if Resident(p.env.Store, s) {
 		var stop error
 		err := p.env.Store.Scan(s.ID, from, func(at mq.Position, data []byte) bool {
 			if !at.Before(s.End) {
@@ -196,7 +196,7 @@ func (p *Partition) walkBack(ctx context.Context, chain []mq.Segment, f func(*mq
 	for i := len(chain) - 1; i >= 0; i-- {
 		s := &chain[i]
 		var stop error
-		if resident(p.env.Store, s) {
+		if Resident(p.env.Store, s) {
 			err := p.env.Store.ScanBack(s.ID, s.End, func(_ mq.Position, data []byte) bool {
 				e, err := mq.ParseEntry(data)
 				if err == nil {
@@ -388,8 +388,8 @@ func (p *Partition) copyHere(ctx context.Context, s *mq.Segment, raw [][]byte) e
 	}
 }
 
-// resident says whether this store can serve a sealed segment by itself.
-func resident(st *store.Store, s *mq.Segment) bool {
+// Resident says whether a store holds a segment whole up to its end (of the open one: to the commit position).
+func Resident(st *store.Store, s *mq.Segment) bool {
 	info, ok := st.Segment(s.ID)
 	return ok && !info.Damaged && !info.Tail.Before(s.End)
 }

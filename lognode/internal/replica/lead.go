@@ -62,8 +62,6 @@ type placed struct {
 	data     []byte
 }
 
-func (l *leadership) follower(i int) *segment.Follower { return l.followers[i] }
-
 // leader is the leadership if it serves, or the error to answer.
 func (p *Partition) leader() (*leadership, error) {
 	l := p.lead

@@ -171,22 +171,17 @@ func chunkOf(b *mq.Batch, body []byte, skip, take, budget int) (frame.Chunk, int
 
 // Read answers committed messages without a group.
 func (p *Partition) Read(r frame.Read, reply Reply) {
-	ok := p.post(func() {
-		p.whenServing(reply.fail, func(l *leadership) {
-			j := l.journal()
-			p.beside(func(ctx context.Context) {
-				done, err := p.read(ctx, j, r)
-				if err != nil {
-					reply.fail(err)
-					return
-				}
-				reply(frame.TypeReadDone, &done)
-			})
+	p.serve(reply.fail, func(l *leadership) {
+		j := l.journal()
+		p.beside(func(ctx context.Context) {
+			done, err := p.read(ctx, j, r)
+			if err != nil {
+				reply.fail(err)
+				return
+			}
+			reply(frame.TypeReadDone, &done)
 		})
 	})
-	if !ok {
-		reply.fail(mqerr.New(mqerr.NoLeader, "the node is stopping"))
-	}
 }
 
 func (p *Partition) read(ctx context.Context, j journal, r frame.Read) (frame.ReadDone, error) {

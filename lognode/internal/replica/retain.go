@@ -78,7 +78,7 @@ func (p *Partition) overBytes(l *leadership, t mq.TopicSettings) bool {
 
 // expired says whether everything in s is older than retention allows. Where this store has no whole copy nothing expires.
 func (p *Partition) expired(l *leadership, s *mq.Segment, r mq.Retention) bool {
-	if r.Time == 0 || !resident(p.env.Store, s) {
+	if r.Time == 0 || !Resident(p.env.Store, s) {
 		return false
 	}
 	info, _ := p.env.Store.Segment(s.ID)
