@@ -2,8 +2,11 @@ package gateway
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -11,16 +14,30 @@ import (
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
-func readAPIDocument(t *testing.T) string {
+// apiDocuments are docs/API.md and the pages beside it, each about one thing that users do, by path.
+func apiDocuments(t *testing.T) map[string]string {
 	t.Helper()
-	b, err := os.ReadFile("../docs/API.md")
+	pages, err := filepath.Glob("../docs/api/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(b)
+	texts := map[string]string{}
+	for _, path := range append(pages, "../docs/API.md") {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[path] = string(b)
+	}
+	return texts
 }
 
-// docs/API.md names every call as "METHOD /path/{param}", and no call that is not there.
+func readAPIDocument(t *testing.T) string {
+	t.Helper()
+	return strings.Join(slices.Collect(maps.Values(apiDocuments(t))), "\n")
+}
+
+// docs/API.md, with the pages of docs/api, names every call as "METHOD /path/{param}", and no call that is not there.
 func TestAPIDocumentHasTheRoutes(t *testing.T) {
 	named := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(GET|PUT|POST|PATCH|DELETE) (/[\w{}/.-]*[\w}])`).FindAllString(readAPIDocument(t), -1) {
@@ -60,13 +77,14 @@ func TestAPIDocumentHasTheCodes(t *testing.T) {
 }
 
 func TestAPIDocumentIsReadable(t *testing.T) {
-	text := readAPIDocument(t)
-	if n := strings.Count(text, "\n"); n > 500 {
-		t.Errorf("docs/API.md has %d lines; it has at most 500", n)
-	}
-	for i, line := range strings.Split(text, "\n") {
-		if n := utf8.RuneCountInString(line); n >= 120 {
-			t.Errorf("docs/API.md:%d has %d characters", i+1, n)
+	for path, text := range apiDocuments(t) {
+		if n := strings.Count(text, "\n"); n > 500 {
+			t.Errorf("%s has %d lines; a page has at most 500", path, n)
+		}
+		for i, line := range strings.Split(text, "\n") {
+			if n := utf8.RuneCountInString(line); n >= 120 {
+				t.Errorf("%s:%d has %d characters", path, i+1, n)
+			}
 		}
 	}
 }
