@@ -178,6 +178,11 @@ func (g *gatewayStream) reply(id uint64) replica.Reply {
 	return func(t frame.Type, body link.Encoder) { _ = g.stream.Put(t, id, body) }
 }
 
+// push sends a frame that answers nothing; false once the gateway is gone.
+func (g *gatewayStream) push(t frame.Type, body link.Encoder) bool {
+	return g.stream.Put(t, 0, body) == nil
+}
+
 func (g *gatewayStream) fail(id uint64, err error) {
 	e := frame.ErrorOf(err)
 	g.reply(id)(frame.TypeError, &e)
@@ -193,7 +198,18 @@ func (g *gatewayStream) handle(t frame.Type, id uint64, body []byte) error {
 			return err
 		}
 		if p := g.leader(id, f.Partition); p != nil {
+			if f.Account != 0 {
+				p.Tell(g.id, g.push)
+			}
 			p.Receive(g.id, f, g.reply(id))
+		}
+	case frame.TypeLeased:
+		var f frame.Leased
+		if err := f.Parse(body); err != nil {
+			return err
+		}
+		if p := g.leader(id, f.Partition); p != nil {
+			p.Leased(f, g.reply(id))
 		}
 	case frame.TypeSettle:
 		return g.settle(id, body)

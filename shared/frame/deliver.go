@@ -17,6 +17,8 @@ type Receive struct {
 	Consumer  string
 	// Handover is the gateway's number of this hand-over, unique on its stream; Confirm or Return names it.
 	Handover uint64
+	// Account is whose credit the leases use up, a number of the gateway; the leader tells Freed when they end. 0 for nobody's.
+	Account uint64
 }
 
 // AppendTo appends the frame's body.
@@ -27,14 +29,15 @@ func (f *Receive) AppendTo(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(f.MaxBytes))
 	b = binary.AppendVarint(b, f.Lease)
 	b = mq.AppendBytes(b, f.Consumer)
-	return binary.AppendUvarint(b, f.Handover)
+	b = binary.AppendUvarint(b, f.Handover)
+	return binary.AppendUvarint(b, f.Account)
 }
 
 // Parse reads the frame's body.
 func (f *Receive) Parse(b []byte) error {
 	r := mq.NewReader(b)
 	*f = Receive{Partition: r.Partition(), Group: mq.GroupID(r.Uvarint()), Max: r.Uint32(), MaxBytes: r.Uint32(),
-		Lease: r.Varint(), Consumer: r.String(), Handover: r.Uvarint()}
+		Lease: r.Varint(), Consumer: r.String(), Handover: r.Uvarint(), Account: r.Uvarint()}
 	return r.Err()
 }
 

@@ -32,6 +32,9 @@ const (
 	TypeCounts   Type = 19 // N: Counts
 	TypeConfirm  Type = 20 // G: Handover that reached its consumer; no answer
 	TypeReturn   Type = 21 // G: Handover that did not; no answer
+	TypeLeased   Type = 40 // G: Leased, do these leases go on
+	TypeUntil    Type = 41 // N: LeasedUntil
+	TypeFreed    Type = 42 // N: Freed, unasked; no answer
 	TypeEntries  Type = 30 // L: Entries
 	TypeAcks     Type = 31 // F: Acks
 	TypeStatus   Type = 32 // L, F: Status, the heartbeat

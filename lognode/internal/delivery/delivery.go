@@ -77,6 +77,7 @@ type Machine struct {
 	open    settled // the settled record that is being built; empty between calls
 	scratch []byte
 	ready   []*group
+	freed   []Freed
 	touched []*group
 
 	deadlines heap[deadline]

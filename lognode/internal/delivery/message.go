@@ -39,6 +39,8 @@ type message struct {
 	state State
 	// inAgain says that the group's heap of messages to hand out again has this offset.
 	inAgain bool
+	// extended says that its lease is about to go on with another deadline: leaving its grant does not end it.
+	extended bool
 	// attempt counts the hand-overs; those that did not happen are taken back.
 	attempt uint32
 	fence   fence
@@ -61,6 +63,7 @@ type grant struct {
 
 	unconfirmed      bool
 	stream, delivery uint64
+	account          uint64 // who is told when a lease ends, 0 for nobody
 	sibling          *grant // another one with the same stream and delivery
 }
 

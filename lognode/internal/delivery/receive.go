@@ -19,6 +19,8 @@ type ReceiveRequest struct {
 	// Stream is the gateway stream on which the answer goes, Delivery the caller's id of this hand-over, unique
 	// per stream: Return, Confirm and StreamGone name it by them.
 	Stream, Delivery uint64
+	// Account is whose credit the leases use up; see Freed. 0 for nobody's.
+	Account uint64
 }
 
 // Why says why a grant is empty.
@@ -90,7 +92,9 @@ func (m *Machine) Receive(now int64, r ReceiveRequest) (Grant, error) {
 	m.counter = counter - 1
 	m.scratch = d.append(m.scratch[:0])
 	m.write(mq.KindDelivered, m.scratch, out.MustCommit)
-	m.handOut(g, m.deliver(g, &d), r.Stream, r.Delivery)
+	gr := m.deliver(g, &d)
+	m.handOut(g, gr, r.Stream, r.Delivery)
+	gr.account = r.Account
 	out.Runs, out.LeaseUntil = d.runs, now+lease
 	m.done()
 	return out, nil

@@ -72,6 +72,9 @@ func (g *group) leave(x *message) {
 	x.until = 0
 	if gr := x.grant; gr != nil {
 		x.grant = nil
+		if !x.extended {
+			g.m.freedOf(gr, x.fence)
+		}
 		g.m.leaveGrant(gr)
 	}
 }
@@ -112,14 +115,20 @@ func (g *group) leaseUntil(off uint64, attempt uint32, f fence, until int64) {
 
 // leaseBy is leaseUntil for a known consumer; it takes over the reference to by.
 func (g *group) leaseBy(off uint64, attempt uint32, f fence, until int64, by *text) {
+	var stream, account uint64
+	if x := g.out[off]; x != nil && x.grant != nil {
+		stream, account, x.extended = x.grant.stream, x.grant.account, true
+	}
 	x := g.change(off)
 	if x == nil {
 		g.m.texts.drop(by)
 		return
 	}
+	x.extended = false
 	gr := g.last
-	if gr == nil || gr.id != g.lastID || gr.until != until || gr.by != by || gr.size >= MaxReceive {
+	if gr == nil || gr.id != g.lastID || gr.until != until || gr.by != by || gr.size >= MaxReceive || gr.stream != stream || gr.account != account {
 		gr = g.m.newGrant(g, until, by)
+		gr.stream, gr.account = stream, account
 		g.last, g.lastID = gr, gr.id
 	} else {
 		g.m.texts.drop(by)

@@ -97,6 +97,7 @@ func (p *Partition) announce() {
 		return
 	}
 	l.machine.TakeReady(func(g mq.GroupID) { p.env.Wake(p.id, g) })
+	l.machine.TakeFreed(p.tellFreed)
 	p.setTimers(l)
 }
 

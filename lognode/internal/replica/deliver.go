@@ -17,7 +17,7 @@ func (p *Partition) Receive(stream uint64, r frame.Receive, reply Reply) {
 		now := time.Now()
 		l.uses[r.Group] = now
 		g, err := l.machine.Receive(now.UnixNano(), delivery.ReceiveRequest{Group: r.Group, Max: int(r.Max),
-			Lease: r.Lease, Consumer: r.Consumer, Stream: stream, Delivery: r.Handover})
+			Lease: r.Lease, Consumer: r.Consumer, Stream: stream, Delivery: r.Handover, Account: r.Account})
 		if err != nil {
 			delete(l.uses, r.Group)
 			reply.fail(deliveryError(err))
@@ -124,6 +124,7 @@ func (p *Partition) handover(stream uint64, reached bool, h frame.Handover) {
 // StreamGone gives back everything that went out on a gateway's stream and was not confirmed.
 func (p *Partition) StreamGone(stream uint64) {
 	p.post(func() {
+		delete(p.pushes, stream)
 		if l := p.lead; l != nil && l.machine != nil {
 			l.machine.StreamGone(time.Now().UnixNano(), stream)
 		}

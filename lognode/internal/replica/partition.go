@@ -106,8 +106,9 @@ type Partition struct {
 	// Owned by the partition's goroutine:
 	head   mq.Head
 	copies map[mq.SegmentID]*held
-	lead   *leadership // nil unless this node leads the open segment
-	parked []parked    // requests that wait for the leader to open
+	lead   *leadership     // nil unless this node leads the open segment
+	parked []parked        // requests that wait for the leader to open
+	pushes map[uint64]Push // ways to the gateways whose accounts lease here, by stream
 	// retaining: the chain is being shortened in etcd.
 	retaining bool
 	fault     string // an invariant was broken: the partition stopped here
