@@ -106,14 +106,23 @@ func (r *receive) send(ctx context.Context, f *frame.Receive) (router.Answer, er
 	return r.g.router.Receive(ctx, f)
 }
 
+// given says which message was handed over, and how.
+type given struct {
+	id     mq.MessageID
+	offset uint64
+	stamp  int64 // Unix nanoseconds
+	run    *frame.Run
+}
+
 // each calls f with every message that was handed over. The bytes of a message live as long as the answer.
-func (r *receive) each(f func(h *handed, m *mq.Message, offset uint64, stamp int64, run *frame.Run)) error {
+func (r *receive) each(f func(h *handed, m *mq.Message, at *given)) error {
 	for i := range r.got {
 		h := &r.got[i]
 		n := uint32(0)
 		for j := range h.Chunks {
 			c := &h.Chunks[j]
 			run := 0
+			meant := 0
 			err := r.chunk(c, func(m *mq.Message, offset uint64) error {
 				at, ok := findRun(h.Runs, offset, run)
 				if !ok {
@@ -121,7 +130,8 @@ func (r *receive) each(f func(h *handed, m *mq.Message, offset uint64, stamp int
 				}
 				run = at
 				n++
-				f(h, m, offset, c.Stamp, &h.Runs[at])
+				f(h, m, &given{c.ID(h.partition, meant, offset), offset, c.Stamp, &h.Runs[at]})
+				meant++
 				return nil
 			})
 			if err != nil {
@@ -193,20 +203,19 @@ func (r *receive) appendDeliveries(b []byte, sep byte) ([]byte, error) {
 	number, secret := r.g.view.NewestSecret()
 	signer := mq.NewReceiptSigner(number, secret)
 	first := true
-	err := r.each(func(h *handed, m *mq.Message, offset uint64, stamp int64, run *frame.Run) {
+	err := r.each(func(h *handed, m *mq.Message, at *given) {
 		if !first {
 			b = append(b, sep)
 		}
 		first = false
-		id := mq.MessageID{Partition: h.partition, Number: offset}
-		receipt := r.receipt(h, offset, run)
-		b = appendMessage(append(b, '{'), id, m, stamp, r.base64)
+		receipt := r.receipt(h, at)
+		b = appendMessage(append(b, '{'), at.id, at.offset, m, at.stamp, r.base64)
 		b = append(b, `,"receipt":"`...)
 		b = signer.AppendText(b, &receipt)
 		b = append(b, `","fence":"`...)
 		b = api.AppendFence(b, receipt.Segment, receipt.Counter)
 		b = append(b, `","attempt":`...)
-		b = strconv.AppendUint(b, uint64(run.Attempt), 10)
+		b = strconv.AppendUint(b, uint64(at.run.Attempt), 10)
 		b = append(b, `,"lease_expires_at":"`...)
 		b = appendTime(b, h.LeaseUntil)
 		b = append(b, '"', '}')
@@ -215,9 +224,9 @@ func (r *receive) appendDeliveries(b []byte, sep byte) ([]byte, error) {
 }
 
 // receipt is the receipt of one delivery, not signed yet.
-func (r *receive) receipt(h *handed, offset uint64, run *frame.Run) mq.Receipt {
-	return mq.Receipt{Partition: h.partition, Offset: offset, Group: r.group.ID,
-		Generation: h.Generation, Segment: h.Segment, Counter: run.Counter + (offset - run.First)}
+func (r *receive) receipt(h *handed, at *given) mq.Receipt {
+	return mq.Receipt{Partition: h.partition, Offset: at.offset, Group: r.group.ID,
+		Generation: h.Generation, Segment: h.Segment, Counter: at.run.Counter + (at.offset - at.run.First)}
 }
 
 // answerRaw answers the one message as the body itself, so that a shell script can consume.
@@ -228,16 +237,16 @@ func (r *receive) answerRaw(c echo.Context) error {
 	number, secret := r.g.view.NewestSecret()
 	signer := mq.NewReceiptSigner(number, secret)
 	var answered error
-	err := r.each(func(h *handed, m *mq.Message, offset uint64, stamp int64, run *frame.Run) {
-		receipt := r.receipt(h, offset, run)
+	err := r.each(func(h *handed, m *mq.Message, at *given) {
+		receipt := r.receipt(h, at)
 		header := c.Response().Header()
 		header.Set("Mq-Receipt", string(signer.AppendText(nil, &receipt)))
 		header.Set("Mq-Fence", string(api.AppendFence(nil, receipt.Segment, receipt.Counter)))
-		header.Set("Mq-Attempt", strconv.FormatUint(uint64(run.Attempt), 10))
+		header.Set("Mq-Attempt", strconv.FormatUint(uint64(at.run.Attempt), 10))
 		header.Set("Mq-Lease-Expires-At", string(appendTime(nil, h.LeaseUntil)))
 		header.Set(echo.HeaderContentLength, strconv.Itoa(len(m.Value)))
-		item := replay.Item{Message: *m, Stamp: stamp}
-		answered = answerRaw(c, mq.MessageID{Partition: h.partition, Number: offset}, &item)
+		item := replay.Item{ID: at.id, Offset: at.offset, Message: *m, Stamp: at.stamp}
+		answered = answerRaw(c, &item)
 	})
 	if err != nil {
 		return err

@@ -19,13 +19,13 @@ import (
 // appendMessage appends the fields of an api.Message behind an opening brace, without the topic and the
 // closing brace. Of a header that came several times the last one is written, since JSON objects have each name
 // once.
-func appendMessage(b []byte, id mq.MessageID, m *mq.Message, stamp int64, alwaysBase64 bool) []byte {
+func appendMessage(b []byte, id mq.MessageID, offset uint64, m *mq.Message, stamp int64, alwaysBase64 bool) []byte {
 	b = append(b, `"id":"`...)
 	b = id.AppendTo(b)
 	b = append(b, `","partition":`...)
 	b = strconv.AppendUint(b, uint64(id.Partition.Number), 10)
 	b = append(b, `,"offset":`...)
-	b = strconv.AppendUint(b, id.Number, 10)
+	b = strconv.AppendUint(b, offset, 10)
 	if m.HasKey {
 		if utf8.Valid(m.Key) {
 			b = jsonscan.AppendString(append(b, `,"key":`...), m.Key)
@@ -116,12 +116,12 @@ func carried(value string) bool {
 
 // answerRaw answers a message's value as it was published; what else is known of it is in headers. Whatever
 // its type says, a browser that is led here must not run it.
-func answerRaw(c echo.Context, id mq.MessageID, it *replay.Item) error {
+func answerRaw(c echo.Context, it *replay.Item) error {
 	m := &it.Message
 	h := c.Response().Header()
-	h.Set("Mq-Id", id.String())
-	h.Set("Mq-Partition", strconv.FormatUint(uint64(id.Partition.Number), 10))
-	h.Set("Mq-Offset", strconv.FormatUint(id.Number, 10))
+	h.Set("Mq-Id", it.ID.String())
+	h.Set("Mq-Partition", strconv.FormatUint(uint64(it.ID.Partition.Number), 10))
+	h.Set("Mq-Offset", strconv.FormatUint(it.Offset, 10))
 	h.Set("Mq-Timestamp", time.Unix(0, it.Stamp).UTC().Format(time.RFC3339Nano))
 	if m.HasKey {
 		addExact(h, headerKey, string(m.Key))

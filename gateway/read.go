@@ -156,8 +156,7 @@ func (g *Gateway) readCursor(q *readQuery) (string, error) {
 
 // appendItem appends an api.Message.
 func appendItem(b []byte, q *readQuery, it *replay.Item) []byte {
-	id := mq.MessageID{Partition: mq.PartitionID{Topic: q.topic.ID, Number: it.Partition}, Number: it.Offset}
-	return append(appendMessage(append(b, '{'), id, &it.Message, it.Stamp, q.alwaysBase64), '}')
+	return append(appendMessage(append(b, '{'), it.ID, it.Offset, &it.Message, it.Stamp, q.alwaysBase64), '}')
 }
 
 // handleMessage answers one message by its id, or with ?raw=true its value as it is.
@@ -187,10 +186,10 @@ func (g *Gateway) handleMessage(c echo.Context) error {
 	}
 	m := &p.items[0]
 	if raw {
-		return answerRaw(c, id, m)
+		return answerRaw(c, m)
 	}
 	b := append(make([]byte, 0, m.Message.Size()*4/3+512), `{"topic":`...)
 	b = jsonscan.AppendString(b, t.Name)
-	b = appendMessage(append(b, ','), id, &m.Message, m.Stamp, always)
+	b = appendMessage(append(b, ','), m.ID, m.Offset, &m.Message, m.Stamp, always)
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, append(b, '}', '\n'))
 }

@@ -165,12 +165,12 @@ func Values(e *mq.Entry, f func(offset uint64, value []byte)) error {
 		if rec, rest, err = mq.NextRecord(rest); err != nil {
 			return err
 		}
-		if rec.Kind != mq.KindMessages {
-			continue
-		}
-		b, err := mq.ParseBatch(rec.Body)
+		b, _, _, ok, err := mq.MessagesOf(rec)
 		if err != nil {
 			return err
+		}
+		if !ok {
+			continue
 		}
 		if err := b.Each(b.Packed(), func(_ int, m *mq.Message) bool {
 			f(offset, m.Value)

@@ -68,7 +68,18 @@ type Chunk struct {
 	Stamp    int64
 	Sliced   bool
 	Ordinals []uint32
-	Batch    []byte
+	// Numbers are the schedule numbers of the messages that are meant, in their order; empty for messages that were
+	// not scheduled.
+	Numbers []uint64
+	Batch   []byte
+}
+
+// ID is the id of message i (of those that are meant) of a chunk, which has the offset.
+func (c *Chunk) ID(p mq.PartitionID, i int, offset uint64) mq.MessageID {
+	if i < len(c.Numbers) {
+		return mq.MessageID{Partition: p, Scheduled: true, Number: c.Numbers[i]}
+	}
+	return mq.MessageID{Partition: p, Number: offset}
 }
 
 func appendChunks(b []byte, chunks []Chunk) []byte {
@@ -86,13 +97,17 @@ func appendChunks(b []byte, chunks []Chunk) []byte {
 		for _, o := range c.Ordinals {
 			b = binary.AppendUvarint(b, uint64(o))
 		}
+		b = binary.AppendUvarint(b, uint64(len(c.Numbers)))
+		for _, n := range c.Numbers {
+			b = binary.AppendUvarint(b, n)
+		}
 		b = mq.AppendBytes(b, c.Batch)
 	}
 	return b
 }
 
 func parseChunks(r *mq.Reader) []Chunk {
-	chunks := make([]Chunk, r.Count(5))
+	chunks := make([]Chunk, r.Count(6))
 	for i := range chunks {
 		c := &chunks[i]
 		c.First, c.Stamp, c.Sliced = r.Uvarint(), r.Varint(), r.Byte() == 1
@@ -100,6 +115,12 @@ func parseChunks(r *mq.Reader) []Chunk {
 			c.Ordinals = make([]uint32, n)
 			for j := range c.Ordinals {
 				c.Ordinals[j] = r.Uint32()
+			}
+		}
+		if n := r.Count(1); n > 0 {
+			c.Numbers = make([]uint64, n)
+			for j := range c.Numbers {
+				c.Numbers[j] = r.Uvarint()
 			}
 		}
 		c.Batch = r.Bytes()

@@ -8,9 +8,9 @@ type Kind uint8
 // The kinds. Only KindMessages and KindReleased take offsets. The comment on each names its owner.
 const (
 	KindMessages    Kind = 1  // a batch, see Batch
-	KindScheduled   Kind = 2  // messages with a due time and a schedule number each
-	KindReleased    Kind = 3  // due schedules at their new offsets
-	KindCancelled   Kind = 4  // schedule numbers
+	KindScheduled   Kind = 2  // messages with a due time and a schedule number each, see ScheduleBatch
+	KindReleased    Kind = 3  // due schedules at their new offsets, see ScheduleBatch
+	KindCancelled   Kind = 4  // lognode/internal/schedule: cancelled or re-timed numbers
 	KindDelivered   Kind = 5  // lognode/internal/delivery
 	KindSettled     Kind = 6  // lognode/internal/delivery
 	KindGroup       Kind = 7  // lognode/internal/delivery

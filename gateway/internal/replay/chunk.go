@@ -9,27 +9,27 @@ import (
 
 // Item is a message that was read. Its bytes are its own: they stay valid.
 type Item struct {
-	Partition uint32
-	Offset    uint64
-	Stamp     int64 // Unix nanoseconds
-	Message   mq.Message
+	ID      mq.MessageID
+	Offset  uint64
+	Stamp   int64 // Unix nanoseconds
+	Message mq.Message
 }
 
 // Unpack gives the raw body block of a batch.
 type Unpack func(*mq.Batch) ([]byte, error)
 
 // appendItems appends the messages that the chunks name, in their order.
-func appendItems(dst []Item, partition uint32, chunks []frame.Chunk, unpack Unpack) ([]Item, error) {
+func appendItems(dst []Item, partition mq.PartitionID, chunks []frame.Chunk, unpack Unpack) ([]Item, error) {
 	for i := range chunks {
 		var err error
 		if dst, err = appendChunk(dst, partition, &chunks[i], unpack); err != nil {
-			return dst, fmt.Errorf("replay: batch at offset %d of partition %d: %w", chunks[i].First, partition, err)
+			return dst, fmt.Errorf("replay: batch at offset %d of partition %s: %w", chunks[i].First, partition, err)
 		}
 	}
 	return dst, nil
 }
 
-func appendChunk(dst []Item, partition uint32, c *frame.Chunk, unpack Unpack) ([]Item, error) {
+func appendChunk(dst []Item, partition mq.PartitionID, c *frame.Chunk, unpack Unpack) ([]Item, error) {
 	batch, err := mq.ParseBatch(c.Batch)
 	if err != nil {
 		return dst, err
@@ -41,7 +41,7 @@ func appendChunk(dst []Item, partition uint32, c *frame.Chunk, unpack Unpack) ([
 	if err != nil {
 		return dst, err
 	}
-	wanted := 0
+	wanted, meant := 0, 0
 	err = batch.Each(body, func(i int, m *mq.Message) bool {
 		ordinal := uint32(i)
 		if len(c.Ordinals) > 0 {
@@ -57,7 +57,9 @@ func appendChunk(dst []Item, partition uint32, c *frame.Chunk, unpack Unpack) ([
 		// Each reuses its message and the headers in it.
 		own := *m
 		own.Headers = append([]mq.Header(nil), m.Headers...)
-		dst = append(dst, Item{Partition: partition, Offset: c.First + uint64(ordinal), Stamp: c.Stamp, Message: own})
+		offset := c.First + uint64(ordinal)
+		dst = append(dst, Item{ID: c.ID(partition, meant, offset), Offset: offset, Stamp: c.Stamp, Message: own})
+		meant++
 		return true
 	})
 	if err == nil && wanted != len(c.Ordinals) {

@@ -157,8 +157,8 @@ func (r *Reader) before(a, b *Item) bool {
 	if a.Stamp != b.Stamp {
 		return a.Stamp < b.Stamp
 	}
-	if a.Partition != b.Partition {
-		return a.Partition < b.Partition
+	if a.ID.Partition != b.ID.Partition {
+		return a.ID.Partition.Number < b.ID.Partition.Number
 	}
 	return a.Offset < b.Offset
 }
@@ -205,7 +205,7 @@ func (r *Reader) fetchSide(ctx context.Context, s *side, limit uint32) error {
 	if err := r.checkEnds(f, done); err != nil {
 		return err
 	}
-	items, err := appendItems(nil, s.number, done.Chunks, r.q.Unpack)
+	items, err := appendItems(nil, f.Partition, done.Chunks, r.q.Unpack)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func TestPagesMergeToThePlainAnswer(t *testing.T) {
 				t.Fatal("a short page before the end")
 			}
 			for _, it := range items {
-				if name := fmt.Sprintf("%d/%d", it.Partition, it.Offset); string(it.Message.Value) != name || it.Message.Headers[0].Value != name {
+				if name := fmt.Sprintf("%d/%d", it.ID.Partition.Number, it.Offset); string(it.Message.Value) != name || it.Message.Headers[0].Value != name {
 					t.Fatalf("message at %s is %q %v", name, it.Message.Value, it.Message.Headers)
 				}
 				got = append(got, string(it.Message.Value))

@@ -60,9 +60,11 @@ func (m *Machine) read(rec mq.Record, at uint64) (int, error) {
 	}
 	x := &m.replayed
 	switch rec.Kind {
-	case mq.KindMessages:
-		b, err := mq.ParseBatch(rec.Body)
+	case mq.KindMessages, mq.KindReleased:
+		b, _, _, _, err := mq.MessagesOf(rec)
 		return b.Count, err
+	case mq.KindScheduled, mq.KindCancelled, mq.KindCarried:
+		return 0, nil // lognode/internal/schedule reads them
 	case mq.KindDelivered:
 		if err := x.delivered.read(rec.Body); err != nil {
 			return 0, err

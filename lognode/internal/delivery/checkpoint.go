@@ -18,10 +18,11 @@ import (
 //
 // A part: version (1) | id (8) | part | parts | as-of position | partition | bytes of the stream.
 // The stream: committed | texts | groups, each: id, configuration, generation, fresh, dropped, early spans (gap,
-// length), messages out by offset (gap, state, attempt, fence and time as distances, reason, consumer).
+// length), messages out by offset (gap, state, attempt, fence and time as distances, reason, consumer), then
+// the sections beside.
 
 const (
-	checkpointVersion = 1
+	checkpointVersion = 2
 	// PartBytes is the most that a part may have: what is asked for beyond it is this.
 	PartBytes = 256 << 10
 	// maxParts bounds what LoadCheckpoint takes: well above MaxCheckpoint, which is an estimate.
@@ -44,8 +45,10 @@ type PartHeader struct {
 // Checkpoint is the state as bodies of checkpoint records, each at most partBytes. asOf is where replay goes on: every
 // record before it must be applied, and records of decisions that are applied already may follow it, since
 // replaying those leads to the same state.
-func (m *Machine) Checkpoint(asOf mq.Position, partBytes int) [][]byte {
-	stream := m.appendState(nil)
+//
+// beside is the state of other machines over the same journal, as of the same position; see TakeBeside.
+func (m *Machine) Checkpoint(asOf mq.Position, partBytes int, beside ...Beside) [][]byte {
+	stream := appendBeside(m.appendState(nil), beside)
 	room := max(min(partBytes, PartBytes), minPart) - partHead
 	parts := max(1, (len(stream)+room-1)/room)
 	if parts > maxParts { // only with tiny parts
@@ -111,7 +114,9 @@ func LoadCheckpoint(p mq.PartitionID, parts [][]byte) (*Machine, mq.Position, er
 		return nil, mq.Position{}, fmt.Errorf("%w: %d parts, %d bytes", ErrCheckpoint, len(parts), len(stream))
 	}
 	m := New(p)
-	if err := m.readState(mq.NewReader(stream)); err != nil {
+	r := mq.NewReader(stream)
+	m.readState(r)
+	if err := m.readBeside(r); err != nil {
 		return nil, mq.Position{}, fmt.Errorf("%w: %w", ErrCheckpoint, err)
 	}
 	m.next = first.AsOf
@@ -174,7 +179,7 @@ func (g *group) appendOut(b []byte, index map[*text]uint64) []byte {
 	return b
 }
 
-func (m *Machine) readState(r *mq.Reader) error {
+func (m *Machine) readState(r *mq.Reader) {
 	if m.committed = r.Uvarint(); m.committed > math.MaxInt64 {
 		r.Fail("committed %d", m.committed)
 	}
@@ -190,10 +195,6 @@ func (m *Machine) readState(r *mq.Reader) error {
 	for _, x := range all {
 		m.texts.drop(x) // those that nothing uses go
 	}
-	if r.Err() == nil && r.Len() > 0 {
-		r.Fail("%d bytes over", r.Len())
-	}
-	return r.Err()
 }
 
 func (m *Machine) readGroup(r *mq.Reader, all []*text) bool {

@@ -96,6 +96,7 @@ type Machine struct {
 	full     bool
 	free     []*message
 	replayed replayed
+	beside   []Beside // of the checkpoint that was loaded
 }
 
 // New makes the machine of a partition without groups and messages.

@@ -131,8 +131,8 @@ func FuzzRecords(f *testing.F) {
 // Any stream in a checkpoint: no panic, and what loads holds the invariants and is written as it was loaded.
 func FuzzCheckpoint(f *testing.F) {
 	j := seedJournal(f)
-	f.Add(j.m.appendState(nil))
-	f.Add(New(part).appendState(nil))
+	f.Add(appendBeside(j.m.appendState(nil), []Beside{{SectionSchedules, []byte("x")}}))
+	f.Add(appendBeside(New(part).appendState(nil), nil))
 	for _, p := range j.m.Checkpoint(j.tail, 300) {
 		f.Add(p)
 	}
@@ -140,7 +140,9 @@ func FuzzCheckpoint(f *testing.F) {
 		_, _ = ParseCheckpointHeader(stream)
 		_, _, _ = LoadCheckpoint(part, [][]byte{stream})
 		m := New(part)
-		if m.readState(mq.NewReader(stream)) != nil {
+		r := mq.NewReader(stream)
+		m.readState(r)
+		if m.readBeside(r) != nil {
 			return
 		}
 		if err := m.Check(); err != nil {

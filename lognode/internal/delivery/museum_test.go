@@ -285,7 +285,7 @@ func TestMuseum45BadEntryChangesNothing(t *testing.T) {
 		"empty delivered":  mq.AppendRecord(nil, mq.KindDelivered, nil),
 		"empty settled":    mq.AppendRecord(nil, mq.KindSettled, nil),
 		"empty group":      mq.AppendRecord(nil, mq.KindGroup, nil),
-		"a later kind":     mq.AppendRecord(nil, mq.KindScheduled, []byte("x")),
+		"a later kind":     mq.AppendRecord(nil, mq.KindTransaction, []byte("x")),
 		"a released one":   mq.AppendRecord(nil, mq.KindReleased, nil),
 		"unknown kind":     mq.AppendRecord(nil, 200, nil),
 		"no kind":          mq.AppendRecord(nil, 0, nil),

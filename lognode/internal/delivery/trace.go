@@ -1,10 +1,15 @@
 package delivery
 
-import "github.com/splashdam/splashdam/shared/mq"
+import (
+	"time"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
 
 // The types of events in a trace.
 const (
 	EventPublished    = "PUBLISHED"
+	EventReleased     = "RELEASED" // a schedule that was due, see lognode/internal/schedule for what came before
 	EventDelivered    = "DELIVERED"
 	EventRedelivered  = "REDELIVERED"
 	EventAcknowledged = "ACKNOWLEDGED"
@@ -53,12 +58,15 @@ func TraceEntry(e *mq.Entry, offset uint64, f func(Event)) error {
 			continue
 		}
 		switch rec.Kind {
-		case mq.KindMessages:
-			b, err := mq.ParseBatch(rec.Body)
+		case mq.KindMessages, mq.KindReleased:
+			b, _, schedules, _, err := mq.MessagesOf(rec)
 			if err != nil {
 				return err
 			}
-			if offset >= at && offset-at < uint64(b.Count) {
+			switch has := offset >= at && offset-at < uint64(b.Count); {
+			case has && schedules != nil:
+				f(Event{Type: EventReleased, At: e.Stamp, Reason: "was due " + lateness(e.Stamp-schedules[offset-at].Due)})
+			case has:
 				f(Event{Type: EventPublished, At: e.Stamp, Producer: b.Producer, Gateway: b.Gateway})
 			}
 			at += uint64(b.Count)
@@ -75,6 +83,11 @@ func TraceEntry(e *mq.Entry, offset uint64, f func(Event)) error {
 		}
 	}
 	return nil
+}
+
+// lateness says how long after its due time a schedule was released.
+func lateness(d int64) string {
+	return time.Duration(max(d, 0)).Round(time.Microsecond).String() + " ago"
 }
 
 func (d *delivered) trace(offset uint64, f func(Event)) {

@@ -115,12 +115,12 @@ func (p *Partition) chunks(ctx context.Context, j journal, first uint64, count u
 			if rec, rest, err = mq.NextRecord(rest); err != nil {
 				return out, n, size, err
 			}
-			if rec.Kind != mq.KindMessages {
-				continue
-			}
-			b, err := mq.ParseBatch(rec.Body)
+			b, raw, schedules, ok, err := mq.MessagesOf(rec)
 			if err != nil {
 				return out, n, size, err
+			}
+			if !ok {
+				continue
 			}
 			skip := first + uint64(n) - at
 			if first+uint64(n) >= at+uint64(b.Count) {
@@ -128,9 +128,12 @@ func (p *Partition) chunks(ctx context.Context, j journal, first uint64, count u
 				continue
 			}
 			take := min(uint32(b.Count)-uint32(skip), count-n)
-			c, took, err := chunkOf(&b, rec.Body, int(skip), int(take), budget-size)
+			c, took, err := chunkOf(&b, raw, int(skip), int(take), budget-size)
 			if err != nil {
 				return out, n, size, err
+			}
+			if schedules != nil {
+				c.Numbers = numbersOf(schedules[skip : int(skip)+took])
 			}
 			c.First, c.Stamp = at, e.Stamp
 			out = append(out, c)
@@ -167,6 +170,14 @@ func chunkOf(b *mq.Batch, body []byte, skip, take, budget int) (frame.Chunk, int
 		return frame.Chunk{Ordinals: wanted, Batch: body}, take, nil
 	}
 	return frame.Chunk{Ordinals: wanted, Sliced: true, Batch: sliced}, take, nil
+}
+
+func numbersOf(schedules []mq.Schedule) []uint64 {
+	out := make([]uint64, len(schedules))
+	for i, s := range schedules {
+		out[i] = s.Number
+	}
+	return out
 }
 
 // Read answers committed messages without a group.
