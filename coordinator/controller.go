@@ -61,6 +61,7 @@ func (c *Coordinator) control(ctx context.Context) {
 	defer unsubscribe()
 	var beside sync.WaitGroup
 	beside.Go(func() { c.repair(ctx) })
+	beside.Go(func() { c.assign(ctx) })
 	k.run(ctx, changes, looks)
 	beside.Wait()
 }

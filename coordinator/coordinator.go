@@ -63,7 +63,7 @@ func (c *Coordinator) start(ctx, run context.Context) (err error) {
 		return err
 	}
 	c.store = meta.New(c.etcd.client, c.log)
-	c.view = meta.NewView(c.store, c.log, meta.WithReports)
+	c.view = meta.NewView(c.store, c.log, meta.WithReports, meta.WithMembers)
 	c.spawn(func() {
 		if err := c.view.Run(run); err != nil && !errors.Is(err, context.Canceled) {
 			c.log.Error("the view ended", "err", err)

@@ -15,6 +15,8 @@ type figures struct {
 	rounds    prometheus.Histogram
 	looks     prometheus.Counter
 	lacking   prometheus.Gauge
+	// assignments counts what was written, reassigned the partitions that left a living owner by it.
+	assignments, reassigned prometheus.Counter
 }
 
 func newFigures(reg prometheus.Registerer) (*figures, error) {
@@ -34,6 +36,10 @@ func newFigures(reg prometheus.Registerer) (*figures, error) {
 			Help: "Requests to look at the cluster now."}),
 		lacking: prometheus.NewGauge(prometheus.GaugeOpts{Name: "splashdam_coordinator_lost_replicas",
 			Help: "Replicas of sealed segments on nodes that are lost or draining."}),
+		assignments: prometheus.NewCounter(prometheus.CounterOpts{Name: "splashdam_coordinator_assignments_total",
+			Help: "New assignments of partitions to the members of a group."}),
+		reassigned: prometheus.NewCounter(prometheus.CounterOpts{Name: "splashdam_coordinator_reassigned_partitions_total",
+			Help: "Partitions that were taken from a living member by an assignment."}),
 	}
 	if reg == nil {
 		return f, nil
@@ -48,7 +54,7 @@ func newFigures(reg prometheus.Registerer) (*figures, error) {
 }
 
 func (f *figures) all() []prometheus.Collector {
-	return []prometheus.Collector{f.leads, f.openings, f.failovers, f.waiting, f.rounds, f.looks, f.lacking}
+	return []prometheus.Collector{f.leads, f.openings, f.failovers, f.waiting, f.rounds, f.looks, f.lacking, f.assignments, f.reassigned}
 }
 
 // unregister lets the same registry serve a later start in the same process.

@@ -110,7 +110,7 @@ func New(cfg Config, store *meta.Store, log *slog.Logger, reg prometheus.Registe
 		instance: hex.EncodeToString(id[:]), draining: make(chan struct{}), buffered: semaphore.NewWeighted(cfg.MaxBuffered),
 		reading: semaphore.NewWeighted(maxReading)}
 	g.requestPrefix = g.instance + "-"
-	g.view = meta.NewView(store, log)
+	g.view = meta.NewView(store, log, meta.WithMembers)
 	g.echo = g.newEcho()
 	return g, nil
 }

@@ -168,7 +168,7 @@ func testGroupBadInput(t *testing.T, h *harness) {
 		{"validation_failed", "/lease", `{"lease":30}`},
 		{"validation_failed", "/lease", `{"lease":"13h"}`},
 		{"validation_failed", "/ordering", `{"ordering":"key"}`},
-		{"validation_failed", "/mode", `{"mode":"assigned"}`},
+		{"validation_failed", "/mode", `{"mode":"push"}`},
 		{"validation_failed", "/start/at", `{"start":{"at":"tomorrow"}}`},
 		{"validation_failed", "/start/time", `{"start":{"at":"time"}}`},
 		{"validation_failed", "/start/time", `{"start":{"at":"time","time":"noon"}}`},

@@ -38,7 +38,15 @@ func groupSettings(defaults mq.GroupSettings, body []byte) (out mq.GroupSettings
 	if err := strictjson.Decode(merged, &out); err != nil {
 		return out, false, err
 	}
-	return out, startGiven, validation(errors.Join(out.Validate(""), checkStart("", out.Start)))
+	return out, startGiven, validation(errors.Join(out.Validate(""), checkStart("", out.Start), checkMode("", out.Mode)))
+}
+
+// checkMode refuses the mode that groups of webhooks have.
+func checkMode(at, mode string) error {
+	if mode == mq.ModePush {
+		return mq.FieldError{Pointer: at + "/mode", Detail: "must be shared or assigned"}
+	}
+	return nil
 }
 
 // checkStart refuses times that nanoseconds since 1970 can't say, which is how the places of messages are told.
@@ -51,7 +59,7 @@ func checkStart(at string, s mq.Start) error {
 
 // checkTopic validates a topic's settings.
 func checkTopic(s *mq.TopicSettings) error {
-	return validation(errors.Join(s.Validate(""), checkStart("/group_defaults", s.GroupDefaults.Start)))
+	return validation(errors.Join(s.Validate(""), checkStart("/group_defaults", s.GroupDefaults.Start), checkMode("/group_defaults", s.GroupDefaults.Mode)))
 }
 
 // nothing is the base of settings that are given whole.

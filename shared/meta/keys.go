@@ -23,6 +23,8 @@ const (
 	prefixPartitions   = "/partitions/"
 	prefixSegments     = "/segments/"
 	prefixGroups       = "/groups/"
+	prefixMembers      = "/members/"
+	prefixAssignments  = "/assignments/"
 	prefixReceipts     = "/secrets/receipts/"
 )
 

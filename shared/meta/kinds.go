@@ -54,7 +54,7 @@ func (d *data) kinds() []*kind {
 	out := []*kind{
 		d.clusterKind(), named(prefixNodes, d.nodes), named(prefixGateways, d.gateways),
 		named(prefixCoordinators, d.coordinators), d.topicKind(), d.deletedKind(), d.headKind(), d.groupKind(), d.secretKind(),
-		named(prefixDrains, d.drains),
+		named(prefixDrains, d.drains), d.assignmentKind(),
 	}
 	for _, k := range out {
 		withMods(k)

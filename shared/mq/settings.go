@@ -129,11 +129,29 @@ type Start struct {
 	Time time.Time `json:"time,omitzero"`
 }
 
+// Modes of a group: who receives from its partitions.
+const (
+	ModeShared   = "shared"   // anybody, from any partition
+	ModeAssigned = "assigned" // members that joined, each from the partitions that are assigned to it
+	ModePush     = "push"     // the living gateways are the members; groups of webhooks have it, users can't choose it
+)
+
+// ByMembers says whether each partition of a group of this mode has one owner at a time.
+func ByMembers(mode string) bool { return mode == ModeAssigned || mode == ModePush }
+
+// Bounds of members of assigned groups.
+const (
+	MaxMembers       = 1000 // in a group
+	MinMemberTTL     = 2 * time.Second
+	MaxMemberTTL     = 5 * time.Minute
+	DefaultMemberTTL = 10 * time.Second
+)
+
 // GroupSettings are what the owner of a group chose. They travel whole in the group record.
 type GroupSettings struct {
 	Start       Start    `json:"start"`
 	Ordering    string   `json:"ordering"` // none (key comes with a later version)
-	Mode        string   `json:"mode"`     // shared (assigned comes with a later version)
+	Mode        string   `json:"mode"`     // ModeShared, ModeAssigned or ModePush
 	Lease       Duration `json:"lease"`
 	MaxAttempts int      `json:"max_attempts"` // 0: no limit
 	Backoff     Backoff  `json:"backoff"`
@@ -145,7 +163,7 @@ func DefaultGroupSettings() GroupSettings {
 	return GroupSettings{
 		Start:       Start{At: "earliest"},
 		Ordering:    "none",
-		Mode:        "shared",
+		Mode:        ModeShared,
 		Lease:       Duration(30 * time.Second),
 		MaxAttempts: 5,
 		Backoff:     Backoff{Initial: Duration(time.Second), Multiplier: 2, Max: Duration(5 * time.Minute), Jitter: 0.2},
@@ -159,7 +177,7 @@ func (g *GroupSettings) Validate(at string) error {
 	c.want(g.Start.At == "earliest" || g.Start.At == "latest" || g.Start.At == "time", at+"/start/at", "must be earliest, latest or time")
 	c.want((g.Start.At == "time") == !g.Start.Time.IsZero(), at+"/start/time", "goes with start.at = time, and only with it")
 	c.want(g.Ordering == "none", at+"/ordering", "must be none (ordering by key is not in this version)")
-	c.want(g.Mode == "shared", at+"/mode", "must be shared (assigned groups are not in this version)")
+	c.want(g.Mode == ModeShared || g.Mode == ModeAssigned || g.Mode == ModePush, at+"/mode", "must be shared or assigned")
 	c.want(between(time.Duration(g.Lease), MinLease, MaxLease), at+"/lease", "must be %s to %s", Duration(MinLease), Duration(MaxLease))
 	c.want(between(g.MaxAttempts, 0, 10_000), at+"/max_attempts", "must be 1 to 10000, or 0 for no limit")
 	b := g.Backoff

@@ -35,8 +35,11 @@ const (
 	AlreadyReleased     Code = 42
 	StaleRoute          Code = 43
 	AlreadyExists       Code = 44
+	NotMember           Code = 45
+	NotAssigned         Code = 46
 	OffsetExpired       Code = 50
 	Lost                Code = 51
+	MemberExpired       Code = 53
 	PreconditionFailed  Code = 52
 	MessageTooLarge     Code = 60
 	BatchTooLarge       Code = 61
@@ -87,8 +90,11 @@ var table = map[Code]row{
 	AlreadyReleased:     {"already_released", 409, false, "The schedule has fired already."},
 	StaleRoute:          {"stale_route", 409, true, "The topic changed meanwhile; send the request again."},
 	AlreadyExists:       {"already_exists", 412, false, "It exists already, and the request said to create only."},
+	NotMember:           {"not_member", 409, false, "The group is assigned and the caller is none of its members; join it and say so."},
+	NotAssigned:         {"not_assigned", 409, false, "The group is shared and has no members; receive without one, or make it assigned."},
 	OffsetExpired:       {"offset_expired", 410, false, "Retention removed this offset; the detail names the first one kept."},
 	Lost:                {"lost", 410, false, "This range was lost and is recorded as such."},
+	MemberExpired:       {"member_expired", 410, false, "The member was not heard of for its ttl or has left; join again."},
 	PreconditionFailed:  {"precondition_failed", 412, false, "It changed since it was read; read it again."},
 	MessageTooLarge:     {"message_too_large", 413, false, "A message is larger than the topic allows."},
 	BatchTooLarge:       {"batch_too_large", 413, false, "A batch has at most 10,000 messages and 32 MiB."},

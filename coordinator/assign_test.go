@@ -1,0 +1,164 @@
+package coordinator
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// assignedGroup makes a topic and a group of it whose partitions have owners. No node is needed for that.
+func (c *cluster) assignedGroup(partitions uint32, mode string) meta.Group {
+	c.t.Helper()
+	s := mq.DefaultTopicSettings()
+	s.Partitions = partitions
+	topic, err := c.store.CreateTopic(c.ctx, "work", s)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	settings := mq.DefaultGroupSettings()
+	settings.Mode = mode
+	g, err := c.store.CreateGroup(c.ctx, topic.ID, "workers", settings)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return g
+}
+
+func (c *cluster) join(g meta.Group, name string, ttl time.Duration) meta.Member {
+	c.t.Helper()
+	m, err := c.store.JoinMember(c.ctx, meta.Member{Name: name, Group: g.ID, TTL: mq.Duration(ttl)})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return m
+}
+
+// shares waits until the members of an assignment have these numbers of partitions, by name.
+func (c *cluster) shares(g meta.Group, want map[string]int) meta.Assignment {
+	c.t.Helper()
+	var out meta.Assignment
+	c.wait(fmt.Sprintf("the shares %v", want), func(v *meta.View) bool {
+		out, _ = v.Assignment(g.ID)
+		if len(out.Members) != len(want) {
+			return false
+		}
+		for _, m := range out.Members {
+			if n, ok := want[m.Name]; !ok || n != len(m.Partitions) {
+				return false
+			}
+		}
+		return true
+	})
+	return out
+}
+
+func TestMembersComeAndGo(t *testing.T) {
+	c := newCluster(t, 0, startAll(t, configs(t, 1)...)...)
+	g := c.assignedGroup(4, mq.ModeAssigned)
+	c.join(g, "b", time.Minute)
+	first := c.shares(g, map[string]int{"b": 4})
+	c.join(g, "a", time.Minute)
+	second := c.shares(g, map[string]int{"a": 2, "b": 2})
+	if second.Generation <= first.Generation {
+		t.Errorf("generation %d after %d", second.Generation, first.Generation)
+	}
+	// Who joins again under its name is the same member, with a lease of its own.
+	again := c.join(g, "a", time.Minute)
+	if err := c.store.RenewMember(c.ctx, again); err != nil {
+		t.Error(err)
+	}
+	// A third one costs one move; a member that is not heard of loses its partitions.
+	c.join(g, "dies", 2*time.Second)
+	c.shares(g, map[string]int{"a": 2, "b": 1, "dies": 1})
+	if third := c.shares(g, map[string]int{"a": 2, "b": 2}); third.Generation != second.Generation+2 {
+		t.Errorf("a member that joins and dies makes 2 generations, not %d", third.Generation-second.Generation)
+	}
+	if err := c.store.LeaveMember(c.ctx, g.ID, "b"); err != nil {
+		t.Fatal(err)
+	}
+	last := c.shares(g, map[string]int{"a": 4})
+	// The last one leaves: silence unassigns nobody, and the next one gets everything.
+	if err := c.store.LeaveMember(c.ctx, g.ID, "a"); err != nil {
+		t.Fatal(err)
+	}
+	c.join(g, "c", time.Minute)
+	if after := c.shares(g, map[string]int{"c": 4}); after.Generation != last.Generation+1 {
+		t.Errorf("generation %d after %d", after.Generation, last.Generation)
+	}
+}
+
+func TestGatewaysAreTheMembersOfGroupsThatPush(t *testing.T) {
+	c := newCluster(t, 0, startAll(t, configs(t, 1)...)...)
+	g := c.assignedGroup(5, mq.ModePush)
+	enter := func(name string) *meta.Registration {
+		r, err := c.store.Register(c.ctx, meta.GatewayKey(name), meta.Gateway{Name: name}, time.Minute, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	one, two := enter("gateway-1"), enter("gateway-2")
+	defer one.Close()
+	c.shares(g, map[string]int{"gateway-1": 3, "gateway-2": 2})
+	two.Close()
+	c.shares(g, map[string]int{"gateway-1": 5})
+}
+
+func TestPartitionsThatAreAddedGetOwners(t *testing.T) {
+	c := newCluster(t, 0, startAll(t, configs(t, 1)...)...)
+	g := c.assignedGroup(2, mq.ModeAssigned)
+	c.join(g, "a", time.Minute)
+	c.join(g, "b", time.Minute)
+	c.shares(g, map[string]int{"a": 1, "b": 1})
+	if _, err := c.store.UpdateTopic(c.ctx, "work", 0, func(s *mq.TopicSettings) { s.Partitions = 6 }); err != nil {
+		t.Fatal(err)
+	}
+	c.shares(g, map[string]int{"a": 3, "b": 3})
+}
+
+// The bounds of a group: 200 members of 1,000 partitions. How long it takes is logged, not judged.
+func TestLargeGroupSettles(t *testing.T) {
+	c := newCluster(t, 0, startAll(t, configs(t, 1)...)...)
+	g := c.assignedGroup(1000, mq.ModeAssigned)
+	want := map[string]int{}
+	var joins errgroup.Group
+	joins.SetLimit(16)
+	for i := range 200 {
+		m := meta.Member{Name: fmt.Sprintf("member-%03d", i), Group: g.ID, TTL: mq.Duration(time.Minute), Zone: fmt.Sprintf("zone-%d", i%3)}
+		want[m.Name] = 5
+		joins.Go(func() error {
+			_, err := c.store.JoinMember(c.ctx, m)
+			return err
+		})
+	}
+	if err := joins.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	settled := c.shares(g, want)
+	t.Logf("settled %s after the last of 200 joined, in %d generations", time.Since(start), settled.Generation)
+	start = time.Now()
+	if err := c.store.LeaveMember(c.ctx, g.ID, "member-007"); err != nil {
+		t.Fatal(err)
+	}
+	var after meta.Assignment
+	c.wait("199 members", func(v *meta.View) bool { after, _ = v.Assignment(g.ID); return len(after.Members) == 199 })
+	t.Logf("settled %s after one left", time.Since(start))
+	if after.Generation != settled.Generation+1 {
+		t.Errorf("one member left: %d generations", after.Generation-settled.Generation)
+	}
+	changed := 0
+	for p := range uint32(1000) {
+		if settled.Owner(p) != after.Owner(p) {
+			changed++
+		}
+	}
+	if changed != 5 {
+		t.Errorf("%d partitions changed hands, the leaver had 5", changed)
+	}
+}
