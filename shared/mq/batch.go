@@ -19,11 +19,12 @@ const (
 // Batch is a parsed view of the body of a messages record. It shares memory with what it was parsed
 // from. The leader reads the index only; offsets and time come from the entry that holds it.
 //
-// Form: version (1) | codec (1) | count | producer | gateway | raw body length | index length | index |
-// body. Lengths are varints. The index has per message: flags (1) | value length | then, as the flags
-// say, key, content type, headers, lane, TTL, idempotency hash.
+// Form: version (1) | codec (1) | uses (1) | count | producer | gateway | raw body length | index length |
+// index | body. Lengths are varints. The index has per message: flags (1) | value length | then, as the flags
+// say, key, content type, headers, lane, TTL, idempotency hash and content sum. Uses are all flags together.
 type Batch struct {
 	Codec    Codec
+	Uses     Uses
 	Count    int
 	Producer string // the API key or client that published, "" if unknown
 	Gateway  string // name of the gateway that built the batch
@@ -43,19 +44,49 @@ const (
 	hasIdempotency
 )
 
+// Uses says what at least one message of a batch has, so that whoever cares for none of it need not look at the
+// index. CheckIndex holds it against the index.
+type Uses uint8
+
+// The uses that somebody asks for.
+const (
+	UsesKeys        Uses = hasKey
+	UsesHeaders     Uses = hasHeaders
+	UsesLanes       Uses = hasLane // other than normal
+	UsesTTL         Uses = hasTTL
+	UsesIdempotency Uses = hasIdempotency
+)
+
+// BatchShape reads how many messages a batch has and what they use, without a look at the rest; for a batch that was
+// checked, on paths where ParseBatch would cost. 0 messages for bytes that are no batch.
+func BatchShape(b []byte) (count int, uses Uses) {
+	if len(b) < 4 || b[0] != batchVersion {
+		return 0, 0
+	}
+	n, size := binary.Uvarint(b[3:])
+	if size <= 0 || n > MaxBatchMessages {
+		return 0, 0
+	}
+	return int(n), Uses(b[2])
+}
+
 // BatchBuilder packs messages into a batch; its zero value is ready. It may be used again after Reset.
 type BatchBuilder struct {
 	count int
+	uses  Uses
 	index []byte
 	body  []byte
 }
 
 // Reset empties the builder and keeps its memory.
-func (b *BatchBuilder) Reset() { b.count, b.index, b.body = 0, b.index[:0], b.body[:0] }
+func (b *BatchBuilder) Reset() { b.count, b.uses, b.index, b.body = 0, 0, b.index[:0], b.body[:0] }
 
 // Len is how many messages are in it, Size about how many bytes the batch will have without compression.
 func (b *BatchBuilder) Len() int  { return b.count }
 func (b *BatchBuilder) Size() int { return len(b.index) + len(b.body) }
+
+// Uses is what its messages have.
+func (b *BatchBuilder) Uses() Uses { return b.uses }
 
 // Add appends a message, whose bytes are copied.
 func (b *BatchBuilder) Add(m *Message) {
@@ -100,7 +131,9 @@ func (b *BatchBuilder) Add(m *Message) {
 	}
 	if flags&hasIdempotency != 0 {
 		x = append(x, m.Idempotency[:]...)
+		x = binary.BigEndian.AppendUint64(x, m.Content)
 	}
+	b.uses |= Uses(flags)
 	b.index = x
 	b.body = append(b.body, m.Value...)
 	b.count++
@@ -114,13 +147,13 @@ func (b *BatchBuilder) AppendTo(dst []byte, producer, gateway string, codec Code
 	if body == nil {
 		codec, body = CodecNone, b.body
 	}
-	dst = appendBatchHeader(dst, codec, b.count, producer, gateway, len(b.body), len(b.index))
+	dst = appendBatchHeader(dst, codec, b.uses, b.count, producer, gateway, len(b.body), len(b.index))
 	dst = append(dst, b.index...)
 	return append(dst, body...)
 }
 
-func appendBatchHeader(dst []byte, codec Codec, count int, producer, gateway string, raw, index int) []byte {
-	dst = append(dst, batchVersion, byte(codec))
+func appendBatchHeader(dst []byte, codec Codec, uses Uses, count int, producer, gateway string, raw, index int) []byte {
+	dst = append(dst, batchVersion, byte(codec), byte(uses))
 	dst = binary.AppendUvarint(dst, uint64(count))
 	dst = AppendBytes(dst, producer)
 	dst = AppendBytes(dst, gateway)
@@ -134,7 +167,7 @@ func ParseBatch(b []byte) (Batch, error) {
 	if v := r.Byte(); r.err == nil && v != batchVersion {
 		return Batch{}, fmt.Errorf("mq: batch version %d is not known", v)
 	}
-	out := Batch{Codec: Codec(r.Byte())}
+	out := Batch{Codec: Codec(r.Byte()), Uses: Uses(r.Byte())}
 	count := r.Uvarint()
 	out.Producer, out.Gateway = r.String(), r.String()
 	raw := r.Uvarint()
@@ -165,7 +198,27 @@ var ErrBatchIndex = errors.New("mq: batch index is damaged")
 // CheckIndex walks the index and reports whether it is well-formed and fits count and raw size. A
 // leader calls it on what a gateway sent, before anything is stored.
 func (b *Batch) CheckIndex() error {
-	return b.Each(nil, func(int, *Message) bool { return true })
+	var uses Uses
+	r := Reader{b: b.index}
+	at := uint64(0)
+	var m Message
+	for i := range b.Count {
+		if len(r.b) > 0 {
+			uses |= Uses(r.b[0])
+		}
+		n := readIndexed(&r, &m)
+		if r.err != nil || n > uint64(b.RawSize)-at {
+			return fmt.Errorf("%w: message %d of %d", ErrBatchIndex, i, b.Count)
+		}
+		at += n
+	}
+	switch {
+	case len(r.b) != 0 || at != uint64(b.RawSize):
+		return fmt.Errorf("%w: %d bytes over", ErrBatchIndex, len(r.b))
+	case uses != b.Uses:
+		return fmt.Errorf("%w: it uses %#x, the header says %#x", ErrBatchIndex, uses, b.Uses)
+	}
+	return nil
 }
 
 // Each calls f with every message in order until it returns false. body is the unpacked body block;
@@ -223,6 +276,10 @@ func readIndexed(r *Reader, m *Message) uint64 {
 	}
 	if flags&hasIdempotency != 0 {
 		copy(m.Idempotency[:], r.Take(16))
+		m.Content = r.Fixed64()
+		if m.Idempotency == [16]byte{} {
+			r.Fail("an idempotency hash of zeros")
+		}
 	}
 	if flags >= hasIdempotency<<1 {
 		r.Fail("index flags %#x", flags)
@@ -237,6 +294,7 @@ func (b *Batch) Slice(dst []byte, ordinals []int) ([]byte, bool, error) {
 		return dst, false, nil
 	}
 	var index, body []byte
+	var uses Uses
 	r := Reader{b: b.index}
 	at, next := uint64(0), 0
 	var m Message
@@ -247,6 +305,7 @@ func (b *Batch) Slice(dst []byte, ordinals []int) ([]byte, bool, error) {
 			return dst, false, fmt.Errorf("%w: message %d of %d", ErrBatchIndex, i, b.Count)
 		}
 		if ordinals[next] == i {
+			uses |= Uses(before[0])
 			index = append(index, before[:len(before)-len(r.b)]...)
 			body = append(body, b.body[at:at+n]...)
 			next++
@@ -256,7 +315,7 @@ func (b *Batch) Slice(dst []byte, ordinals []int) ([]byte, bool, error) {
 	if next < len(ordinals) {
 		return dst, false, fmt.Errorf("mq: ordinal %d of a batch of %d", ordinals[next], b.Count)
 	}
-	dst = appendBatchHeader(dst, CodecNone, len(ordinals), b.Producer, b.Gateway, len(body), len(index))
+	dst = appendBatchHeader(dst, CodecNone, uses, len(ordinals), b.Producer, b.Gateway, len(body), len(index))
 	dst = append(dst, index...)
 	return append(dst, body...), true, nil
 }

@@ -23,7 +23,7 @@ func genMessage() *rapid.Generator[Message] {
 		}
 		m.TTL = int64(rapid.IntRange(0, 5).Draw(t, "ttl"))
 		if rapid.Bool().Draw(t, "idem") {
-			m.Idempotency = [16]byte{1, 2, 3}
+			m.Idempotency, m.Content = [16]byte{1, 2, 3}, rapid.Uint64().Draw(t, "content")
 		}
 		return m
 	})
@@ -31,7 +31,7 @@ func genMessage() *rapid.Generator[Message] {
 
 func sameMessage(a, b *Message) bool {
 	return a.HasKey == b.HasKey && bytes.Equal(a.Key, b.Key) && a.ContentType == b.ContentType && slices.Equal(a.Headers, b.Headers) &&
-		bytes.Equal(a.Value, b.Value) && a.Lane == b.Lane && a.TTL == b.TTL && a.Idempotency == b.Idempotency
+		bytes.Equal(a.Value, b.Value) && a.Lane == b.Lane && a.TTL == b.TTL && a.Idempotency == b.Idempotency && a.Content == b.Content
 }
 
 func TestBatchComesBackAndSlices(t *testing.T) {
@@ -78,6 +78,9 @@ func TestBatchComesBackAndSlices(t *testing.T) {
 			t.Fatal(err)
 		}
 		check(&part, chosen)
+		if n, uses := BatchShape(raw); n != len(chosen) || uses != part.Uses || part.CheckIndex() != nil {
+			t.Fatalf("%d messages using %#x, parsed %#x: %v", n, uses, part.Uses, part.CheckIndex())
+		}
 	})
 }
 
@@ -85,7 +88,7 @@ func FuzzBatch(f *testing.F) {
 	var b BatchBuilder
 	b.Add(&Message{Value: []byte("v"), HasKey: true, Key: []byte("k"), Headers: []Header{{"a", "b"}}, Lane: LaneLow})
 	f.Add(b.AppendTo(nil, "p", "g", CodecNone, nil))
-	f.Add([]byte{1, 0, 1, 0, 0, 0, 2, 0, 0})
+	f.Add([]byte{1, 0, 0, 1, 0, 0, 0, 2, 0, 0})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		b, err := ParseBatch(in)
 		if err != nil {

@@ -43,6 +43,9 @@ type Message struct {
 	TTL         int64 // nanoseconds from publishing, 0 for none
 	// Idempotency is a 128-bit hash of the idempotency key, zero for none.
 	Idempotency [16]byte
+	// Content is a sum over all else that the sender chose, to tell a retry from another message under the same
+	// idempotency key. Only kept where there is one.
+	Content uint64
 }
 
 // Size is how many bytes of it its sender chose: value, key, content type and headers, which may be most of it.
@@ -64,6 +67,7 @@ const (
 	MaxHeaderBytes         = 8 << 10 // name and value of one header
 	MaxKeyBytes            = 8 << 10
 	MaxContentTypeBytes    = 255
+	MaxIdempotencyBytes    = 255 // of an idempotency key
 	MaxConsumerBytes       = 255
 	MaxReasonBytes         = 1 << 10
 	// BatchCutBytes is where the gateway begins another batch: a batch is at most this long, or one message.
