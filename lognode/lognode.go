@@ -103,6 +103,7 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 	n.goRun(n.wants.run)
 	n.goRun(n.tidy)
 	n.goRun(n.repair)
+	n.goRun(n.deriveFooters)
 	n.goRun(n.watchStore)
 	if n.standing, err = n.register(ctx); err != nil {
 		return err

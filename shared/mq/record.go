@@ -21,6 +21,7 @@ const (
 	KindSnapshot    Kind = 12 // reserved
 	KindHandOver    Kind = 13 // reserved
 	KindTransaction Kind = 14 // reserved
+	KindKeys        Kind = 15 // idempotency keys of a removed segment that still count: lognode/internal/dedup
 )
 
 // Record is one fact in an entry: kind (1), version (1), length (varint), body.

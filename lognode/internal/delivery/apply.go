@@ -87,8 +87,8 @@ func (m *Machine) read(rec mq.Record, at uint64) (int, error) {
 		return 0, nil
 	case mq.KindGroup:
 		return 0, x.change.read(rec.Body)
-	case mq.KindCheckpoint:
-		return 0, nil // of use to LoadCheckpoint only
+	case mq.KindCheckpoint, mq.KindKeys:
+		return 0, nil // of use to LoadCheckpoint, and to the table of idempotency keys
 	}
 	return 0, fmt.Errorf("record kind %d is not known", rec.Kind)
 }

@@ -197,7 +197,7 @@ func (p *Partition) give(l *leadership) {
 	for l.given < len(l.own) {
 		e := l.own[l.given]
 		err := p.env.Store.Append(store.Append{Segment: id, At: e.at, Next: e.next, Data: e.data, Done: func(err error) {
-			p.post(func() { p.durable(id, e.at, e.next, err) })
+			p.post(func() { p.durable(id, e.at, e.next, e.data, err) })
 		}})
 		switch {
 		case err == nil:

@@ -14,7 +14,7 @@ const feedBytes = 2 << 20
 
 // durable is the store's word about the entry at a position: with no error everything up to next is on this
 // disk, as the leader's own acknowledgement, or as a follower's to its leader.
-func (p *Partition) durable(id mq.SegmentID, at, next mq.Position, err error) {
+func (p *Partition) durable(id mq.SegmentID, at, next mq.Position, data []byte, err error) {
 	l := p.lead
 	leads := l != nil && l.seg.Segment().ID == id
 	if err != nil {
@@ -30,6 +30,7 @@ func (p *Partition) durable(id mq.SegmentID, at, next mq.Position, err error) {
 	}
 	if h := p.copies[id]; h != nil {
 		p.copyDurable(h, next)
+		p.index(h, data)
 	}
 	if !leads || p.lead != l {
 		return

@@ -21,6 +21,8 @@ type held struct {
 	// ended: the decided end is on disk, so that the store takes copies up to it; ending are those who wait for that.
 	ended  bool
 	ending []func()
+	// index derives the footer as entries become durable; nil where it can't, and for a segment that is indexed whole.
+	index *indexing
 }
 
 // Adopt takes up a segment that the store holds: at start, or after Create.
@@ -29,8 +31,12 @@ func (p *Partition) Adopt(info store.SegmentInfo) {
 		if p.copies[info.Segment.ID] != nil {
 			return
 		}
-		p.copies[info.Segment.ID] = &held{damaged: info.Damaged, ended: info.End != nil,
+		h := &held{damaged: info.Damaged, ended: info.End != nil,
 			copy: segment.NewReplica(info.Segment, info.Tail, info.Last, info.SealFlag, info.End)}
+		if info.Tail == info.Segment.Base {
+			h.index = newIndexing(&info.Segment)
+		}
+		p.copies[info.Segment.ID] = h
 		p.lookForLead()
 	})
 }
@@ -75,7 +81,7 @@ func (p *Partition) Offer(from mq.Incarnation, id mq.SegmentID, entries []mq.Ent
 func (p *Partition) write(h *held, e *mq.Entry, raw []byte) {
 	id, at, next := h.copy.Segment().ID, e.At, e.Next()
 	err := p.env.Store.Append(store.Append{Segment: id, At: at, Next: next, Data: raw, Done: func(err error) {
-		p.post(func() { p.durable(id, at, next, err) })
+		p.post(func() { p.durable(id, at, next, raw, err) })
 	}})
 	if err != nil {
 		p.notWritten(h, at, err)
@@ -293,6 +299,7 @@ func (p *Partition) storeEnd(h *held, end mq.Position) {
 				return
 			}
 			h.ended = true
+			p.endIndex(h)
 			ending := h.ending
 			h.ending = nil
 			for _, f := range ending {

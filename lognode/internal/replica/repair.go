@@ -77,7 +77,7 @@ func (p *Partition) recreate(s *mq.Segment) error {
 	done := make(chan struct{})
 	p.post(func() {
 		defer close(done)
-		p.copies[s.ID] = &held{ended: true, copy: segment.NewReplica(info.Segment, info.Tail, info.Last, true, info.End)}
+		p.copies[s.ID] = &held{ended: true, index: newIndexing(&info.Segment), copy: segment.NewReplica(info.Segment, info.Tail, info.Last, true, info.End)}
 	})
 	select {
 	case <-done:

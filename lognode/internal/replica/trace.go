@@ -2,16 +2,18 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/footer"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
 	"github.com/splashdam/splashdam/shared/mqpb"
 )
 
-// Trace tells a message's life from the journal: it reads the entry that holds the message and every committed
-// one after it, so its cost grows with what was written since.
+// Trace tells a message's life from the journal: it reads the entry that holds the message and, by the footers' index,
+// those blocks of entries whose records name it. Where a segment's footer is not here its entries are read instead.
 func (p *Partition) Trace(offset uint64, done func(*mqpb.TraceResponse, error)) {
 	fail := func(err error) { done(nil, err) }
 	p.serve(fail, func(l *leadership) {
@@ -30,8 +32,9 @@ func (p *Partition) Trace(offset uint64, done func(*mqpb.TraceResponse, error)) 
 			res.Groups = append(res.Groups, &mqpb.TraceGroup{Group: uint64(g.Group), Name: names[g.Group],
 				State: g.State.String(), Attempts: g.Attempt, Until: g.Until, Consumer: g.Consumer})
 		}
+		open := p.openIndex(l, offset)
 		p.beside(func(ctx context.Context) {
-			if err := p.trace(ctx, j, s, offset, res); err != nil {
+			if err := p.trace(ctx, j, s, offset, open, res); err != nil {
 				fail(mqerr.New(mqerr.Internal, "tracing offset %d: %w", offset, err))
 				return
 			}
@@ -40,30 +43,116 @@ func (p *Partition) Trace(offset uint64, done func(*mqpb.TraceResponse, error)) 
 	})
 }
 
-func (p *Partition) trace(ctx context.Context, j journal, s *mq.Segment, offset uint64, res *mqpb.TraceResponse) error {
+func (p *Partition) trace(ctx context.Context, j journal, s *mq.Segment, offset uint64, open openIndex, res *mqpb.TraceResponse) error {
 	e, err := p.entry(ctx, &j, offset)
 	if err != nil {
 		return err
 	}
-	from, replicated := e.At, false
 	note := func(e *mq.Entry) error {
-		if !replicated && !e.Commit.Before(mq.Position{Offset: offset + 1}) {
-			replicated = true
-			res.Events = append(res.Events, replicatedEvent(s, e.Stamp))
-		}
 		return delivery.TraceEntry(e, offset, func(ev delivery.Event) { res.Events = append(res.Events, traceEvent(ev)) })
 	}
+	if err := note(e); err != nil {
+		return err
+	}
+	stamp, err := p.commitStamp(ctx, &j, e, offset)
+	if err != nil {
+		return err
+	}
+	if stamp != 0 {
+		res.Events = append(res.Events, replicatedEvent(s, stamp))
+	}
+	from := e.Next()
 	for i := range j.len() {
 		seg := j.at(i)
-		if seg.End.Before(from) || seg.End == from {
+		if !from.Before(seg.End) {
 			continue
 		}
-		if err := p.walk(ctx, seg, maxPosition(from, seg.Base), note); err != nil {
+		var spans []footer.Span
+		if i < len(j.sealed) {
+			spans, err = p.spans(ctx, seg, offset)
+		} else {
+			spans, err = p.openSpans(seg, offset, open)
+		}
+		if err != nil {
 			return err
+		}
+		for _, span := range spans {
+			piece := *seg
+			if span.To.Before(seg.End) {
+				piece.End = span.To
+			}
+			if err := p.walk(ctx, &piece, maxPosition(maxPosition(from, seg.Base), span.From), note); err != nil {
+				return err
+			}
 		}
 	}
 	orderReplicated(res, s, e.Stamp)
 	return nil
+}
+
+// commitStamp is the stamp of the first entry that says that offset is committed, 0 if nothing was written since.
+func (p *Partition) commitStamp(ctx context.Context, j *journal, e *mq.Entry, offset uint64) (stamp int64, err error) {
+	from := e.Next()
+	for i := 0; i < j.len() && stamp == 0 && err == nil; i++ {
+		if seg := j.at(i); from.Before(seg.End) {
+			err = p.walk(ctx, seg, maxPosition(from, seg.Base), func(e *mq.Entry) error {
+				if e.Commit.Before(mq.Position{Offset: offset + 1}) {
+					return nil
+				}
+				stamp = e.Stamp
+				return errStop
+			})
+		}
+	}
+	return stamp, err
+}
+
+// openIndex is what the leader knows of the open segment's index beyond its file.
+type openIndex struct {
+	known bool
+	from  mq.Position   // where the part that grows begins
+	spans []footer.Span // of that part
+	parts [][]byte      // those before it that are not in the file yet
+}
+
+// openIndex is taken on the partition's goroutine: the part that grows is looked through there.
+func (p *Partition) openIndex(l *leadership, offset uint64) openIndex {
+	h := p.copies[l.seg.Segment().ID]
+	if h == nil || h.index == nil {
+		return openIndex{}
+	}
+	return openIndex{true, h.index.b.From(), h.index.b.Naming(offset), append([][]byte(nil), h.index.pending...)}
+}
+
+// openSpans are the stretches of the open segment that name a message: from its file, the parts on their way there, and
+// the one that grows. Without an index it is all of it.
+func (p *Partition) openSpans(s *mq.Segment, offset uint64, open openIndex) ([]footer.Span, error) {
+	all := []footer.Span{{From: s.Base, To: s.End}}
+	if !open.known {
+		return all, nil
+	}
+	f := footer.New(s.ID, s.Base, nil)
+	if file, size, err := p.env.Store.OpenFooter(s.ID); err == nil {
+		defer file.Close()
+		f.Read(file, size)
+	}
+	for _, part := range open.parts {
+		f.TakeBytes(part)
+	}
+	spans, err := f.Naming(offset)
+	if errors.Is(err, footer.ErrDamaged) || f.To != open.from {
+		return all, nil
+	}
+	return append(spans, open.spans...), err
+}
+
+// spans are the stretches of a sealed segment that name a message.
+func (p *Partition) spans(ctx context.Context, s *mq.Segment, offset uint64) (spans []footer.Span, err error) {
+	err = p.withFooter(ctx, s, func(f *footer.Footer) error {
+		spans, err = f.Naming(offset)
+		return err
+	})
+	return spans, err
 }
 
 // orderReplicated puts the commit where it belongs. Its time is the stamp of the first entry that says so, which may

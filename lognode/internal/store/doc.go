@@ -11,6 +11,7 @@
 //	ledger           framed log of marks: how far each segment was synced, see ledger.go
 //	volumes/000001   a Badger directory with about VolumeBytes of entries of all segments
 //	volumes/000001.list   what a closed volume holds, see volumelist.go
+//	footers/7        what was derived of segment 7, see footers.go
 //	ballast, probe   see space.go and probe.go
 //
 // The way of an append: Append (any goroutine) -> queue -> the committer takes what waits, across

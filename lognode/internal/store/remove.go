@@ -25,6 +25,7 @@ func (s *Store) RemoveSegments(ids []mq.SegmentID) error {
 	}); err != nil {
 		return err
 	}
+	s.removeFooters(ids)
 	poke(s.pokeJan)
 	return s.ledgerRemoved(list)
 }

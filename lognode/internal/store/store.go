@@ -40,6 +40,8 @@ type Store struct {
 	// moved are the segments whose tail went on since the ledger last looked.
 	moved map[mq.SegmentID]struct{}
 
+	footers sync.Mutex // one footer is written or removed at a time
+
 	holds   *holds
 	queue   *queue
 	failure *failure
@@ -125,6 +127,7 @@ func (s *Store) open(reg prometheus.Registerer) (err error) {
 	if err := s.metrics.register(reg); err != nil {
 		return err
 	}
+	s.sweepFooters()
 	s.space.tend()
 	s.log.Info("store is open", "dir", s.cfg.Dir, "incarnation", s.Identity(), "segments", len(s.segments), "volumes", len(s.volumes))
 	go func() {

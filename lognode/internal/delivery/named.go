@@ -1,0 +1,41 @@
+package delivery
+
+import (
+	"math"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// Namer says which messages a record is about, for the index by which a trace finds its entries. Its zero value is
+// ready; it is for one goroutine.
+//
+// Whoever adds a kind of record that TraceEntry makes an event of names its messages here: a kind that is not known
+// names every message, which is slow and never wrong.
+type Namer struct {
+	delivered delivered
+	settled   settled
+}
+
+// Each calls f with ranges of offsets that a record is about. The messages that a record brings are not named: they are
+// found by their offset.
+func (n *Namer) Each(rec mq.Record, f func(first, count uint64)) {
+	switch rec.Kind {
+	case mq.KindMessages, mq.KindGroup, mq.KindCheckpoint, mq.KindScheduled, mq.KindReleased, mq.KindCancelled, mq.KindKeys:
+		return
+	case mq.KindDelivered:
+		if rec.Version == 1 && n.delivered.read(rec.Body) == nil {
+			for _, r := range n.delivered.runs {
+				f(r.First, uint64(r.Count))
+			}
+			return
+		}
+	case mq.KindSettled:
+		if rec.Version == 1 && n.settled.read(rec.Body) == nil {
+			for i := range n.settled.marks {
+				f(n.settled.marks[i].first, n.settled.marks[i].count)
+			}
+			return
+		}
+	}
+	f(0, math.MaxUint64)
+}
