@@ -29,6 +29,9 @@ type Config struct {
 	HeaderTimeout time.Duration `help:"How long a client may take to send headers." default:"10s"`
 	BodyTimeout   time.Duration `help:"How long a client may take to send a body." default:"30s"`
 	IdleTimeout   time.Duration `help:"How long a connection or a stream may rest." default:"2m"`
+	// StallTimeout is how long a client that reads an answer or a stream may take nothing of it: beyond it the connection
+	// closes, and what was not written is given back.
+	StallTimeout time.Duration `help:"How long a client may read nothing of an answer." default:"15s"`
 	// MaxHeaderBytes bounds a request's headers as a whole: beyond it 431 and the connection closes.
 	MaxHeaderBytes int `help:"Bytes of a request's headers." default:"655360"`
 	// MaxBodyBytes bounds a batch's body, as sent and unpacked: beyond it 413.
@@ -53,6 +56,7 @@ func DefaultConfig() Config {
 		HeaderTimeout:  10 * time.Second,
 		BodyTimeout:    30 * time.Second,
 		IdleTimeout:    2 * time.Minute,
+		StallTimeout:   15 * time.Second,
 		MaxHeaderBytes: 640 << 10, // 64 message headers of 8 KiB, and the request's own
 		MaxBodyBytes:   48 << 20,  // 32 MiB of messages as base64 in JSON, with names around them
 		MaxBuffered:    512 << 20,
@@ -84,7 +88,7 @@ func (c *Config) Validate() error {
 		name string
 		v    time.Duration
 	}{{"request timeout", c.RequestTimeout}, {"header timeout", c.HeaderTimeout}, {"body timeout", c.BodyTimeout},
-		{"idle timeout", c.IdleTimeout}, {"lease TTL", c.LeaseTTL}} {
+		{"idle timeout", c.IdleTimeout}, {"stall timeout", c.StallTimeout}, {"lease TTL", c.LeaseTTL}} {
 		want(d.v >= 100*time.Millisecond && d.v <= time.Hour, "%s: %s is not 100ms to 1h", d.name, d.v)
 	}
 	want(c.MaxHeaderBytes >= 4<<10, "max header bytes: %d is less than 4096", c.MaxHeaderBytes)

@@ -64,7 +64,7 @@ func (r *receive) ask(ctx context.Context, n uint32, timeout time.Duration) erro
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	f := frame.Receive{Partition: mq.PartitionID{Topic: r.topic.ID, Number: n}, Group: r.group.ID, Max: r.max - r.count,
-		MaxBytes: r.maxBytes - uint32(r.bytes), Lease: int64(r.lease), Consumer: r.consumer}
+		MaxBytes: r.maxBytes - uint32(r.bytes), Lease: int64(r.lease), Consumer: r.consumer, Account: r.account}
 	stamp := r.g.waits.Stamp(r.topic.ID, r.group.ID, n)
 	more := uint64(0) // after an error too: the question of the next second finds what is there
 	defer func() { r.g.waits.Answered(r.topic.ID, r.group.ID, n, stamp, more) }()
@@ -200,27 +200,33 @@ func (r *receive) chunk(c *frame.Chunk, f func(m *mq.Message, offset uint64) err
 
 // appendDeliveries appends all messages as api.Delivery, with sep between them.
 func (r *receive) appendDeliveries(b []byte, sep byte) ([]byte, error) {
-	number, secret := r.g.view.NewestSecret()
-	signer := mq.NewReceiptSigner(number, secret)
+	signer := r.signer()
 	first := true
 	err := r.each(func(h *handed, m *mq.Message, at *given) {
 		if !first {
 			b = append(b, sep)
 		}
 		first = false
-		receipt := r.receipt(h, at)
-		b = appendMessage(append(b, '{'), at.id, at.offset, m, at.stamp, r.base64)
-		b = append(b, `,"receipt":"`...)
-		b = signer.AppendText(b, &receipt)
-		b = append(b, `","fence":"`...)
-		b = api.AppendFence(b, receipt.Segment, receipt.Counter)
-		b = append(b, `","attempt":`...)
-		b = strconv.AppendUint(b, uint64(at.run.Attempt), 10)
-		b = append(b, `,"lease_expires_at":"`...)
-		b = appendTime(b, h.LeaseUntil)
-		b = append(b, '"', '}')
+		b = r.appendDelivery(b, signer, h, m, at)
 	})
 	return b, err
+}
+
+func (r *receive) signer() *mq.ReceiptSigner { return mq.NewReceiptSigner(r.g.view.NewestSecret()) }
+
+// appendDelivery appends one message as api.Delivery.
+func (r *receive) appendDelivery(b []byte, signer *mq.ReceiptSigner, h *handed, m *mq.Message, at *given) []byte {
+	receipt := r.receipt(h, at)
+	b = appendMessage(append(b, '{'), at.id, at.offset, m, at.stamp, r.base64)
+	b = append(b, `,"receipt":"`...)
+	b = signer.AppendText(b, &receipt)
+	b = append(b, `","fence":"`...)
+	b = api.AppendFence(b, receipt.Segment, receipt.Counter)
+	b = append(b, `","attempt":`...)
+	b = strconv.AppendUint(b, uint64(at.run.Attempt), 10)
+	b = append(b, `,"lease_expires_at":"`...)
+	b = appendTime(b, h.LeaseUntil)
+	return append(b, '"', '}')
 }
 
 // receipt is the receipt of one delivery, not signed yet.
@@ -234,8 +240,7 @@ func (r *receive) answerRaw(c echo.Context) error {
 	if r.count == 0 {
 		return c.NoContent(http.StatusNoContent)
 	}
-	number, secret := r.g.view.NewestSecret()
-	signer := mq.NewReceiptSigner(number, secret)
+	signer := r.signer()
 	var answered error
 	err := r.each(func(h *handed, m *mq.Message, at *given) {
 		receipt := r.receipt(h, at)

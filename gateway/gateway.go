@@ -59,6 +59,8 @@ type Gateway struct {
 	handovers     atomic.Uint64       // numbers hand-overs; unique in this run, and so on each stream
 	buffered      *semaphore.Weighted // bytes of bodies in memory, at most cfg.MaxBuffered
 	reading       *semaphore.Weighted // bytes of pages of reads in memory, at most maxReading
+	feeding       *semaphore.Weighted // bytes that streams have taken and not written, at most maxFeeding
+	accounts      accounts            // what streams have out
 	making        singleflight.Group  // topics and groups that are being made, by name
 	sticky        sticky              // where keyless messages go for the moment
 	codecs        bodyCodecs          // of request bodies
@@ -77,7 +79,7 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger, reg prometheus.Reg
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	ln, err := net.Listen("tcp", cfg.Listen)
+	ln, err := listen(ctx, cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
@@ -108,7 +110,7 @@ func New(cfg Config, store *meta.Store, log *slog.Logger, reg prometheus.Registe
 	log = log.With(slog.String("gateway", cfg.Name))
 	g := &Gateway{cfg: cfg, log: log, reg: reg, metrics: newMetrics(reg), store: store, packer: packer,
 		instance: hex.EncodeToString(id[:]), draining: make(chan struct{}), buffered: semaphore.NewWeighted(cfg.MaxBuffered),
-		reading: semaphore.NewWeighted(maxReading)}
+		reading: semaphore.NewWeighted(maxReading), feeding: semaphore.NewWeighted(maxFeeding)}
 	g.requestPrefix = g.instance + "-"
 	g.view = meta.NewView(store, log, meta.WithMembers)
 	g.echo = g.newEcho()
@@ -120,7 +122,7 @@ func (g *Gateway) serve(ln net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.cancel = cancel
 	g.bus = bus.Connect(g.view, g.cfg.Name, g.log)
-	g.router = router.New(router.Config{Gateway: g.cfg.Name, Instance: g.instance, View: g.view, Look: g.bus.Look, Log: g.log})
+	g.router = router.New(router.Config{Gateway: g.cfg.Name, Instance: g.instance, View: g.view, Look: g.bus.Look, Freed: g.accounts.freed, Log: g.log})
 	g.waits = waiter.New(waiter.Config{Most: g.cfg.MaxWaiting, Router: g.router, Bus: g.bus, Log: g.log})
 	g.listener = ln
 	g.server = &http.Server{
@@ -140,6 +142,7 @@ func (g *Gateway) serve(ln net.Listener) {
 		}
 	})
 	g.own(func() { g.waits.Run(ctx) })
+	g.own(func() { g.endWaits(ctx) })
 	g.own(func() {
 		if err := g.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			g.log.Error("HTTP ended", slog.Any("error", err))

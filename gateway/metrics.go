@@ -16,6 +16,7 @@ type metrics struct {
 	received  prometheus.Counter
 	returned  prometheus.Counter
 	settled   *prometheus.CounterVec
+	streams   *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -35,9 +36,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Hand-overs given back because the consumer was gone before its answer was written."}),
 		settled: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "splashdam_gateway_settled_receipts_total",
 			Help: "Receipts settled by act and result."}, []string{"act", "result"}),
+		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "splashdam_gateway_streams",
+			Help: "Open streams of messages by kind."}, []string{"kind"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.requests, m.seconds, m.published, m.publishB, m.received, m.returned, m.settled)
+		reg.MustRegister(m.requests, m.seconds, m.published, m.publishB, m.received, m.returned, m.settled, m.streams)
 	}
 	return m
 }

@@ -147,7 +147,7 @@ func (g *Gateway) answerPage(c echo.Context, q *readQuery, items []replay.Item) 
 	} else {
 		b = append(b, `,"at_end":false}`...)
 	}
-	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, append(b, '\n'))
+	return g.blob(c, http.StatusOK, echo.MIMEApplicationJSON, append(b, '\n'))
 }
 
 func (g *Gateway) readCursor(q *readQuery) (string, error) {

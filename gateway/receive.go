@@ -37,6 +37,7 @@ type receive struct {
 	wait          time.Duration
 	lease         time.Duration // 0: the group's
 	consumer      string
+	account       uint64   // a stream's, see accounts; 0 for a call
 	only          []uint32 // partitions, nil for all
 
 	raw, base64, lines bool // forms of the answer
@@ -73,23 +74,31 @@ func (g *Gateway) newReceive(c echo.Context) (*receive, error) {
 	if err := r.parse(c); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
-	defer cancel()
-	if r.topic, err = g.knownTopic(ctx, topic); err != nil {
+	if err := r.find(c.Request().Context(), topic, group); err != nil {
 		return nil, err
+	}
+	return r, nil
+}
+
+// find fills in the topic and the group, which is made if there is none.
+func (r *receive) find(ctx context.Context, topic, group string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.g.cfg.RequestTimeout)
+	defer cancel()
+	if r.topic, err = r.g.knownTopic(ctx, topic); err != nil {
+		return err
 	}
 	for _, p := range r.only {
 		if p >= r.topic.Settings.Partitions {
-			return nil, mqerr.New(mqerr.PartitionNotFound, "topic %s has the partitions 0 to %d, not %d", topic, r.topic.Settings.Partitions-1, p)
+			return mqerr.New(mqerr.PartitionNotFound, "topic %s has the partitions 0 to %d, not %d", topic, r.topic.Settings.Partitions-1, p)
 		}
 	}
-	if r.group, err = g.groupToUse(ctx, r.topic, group); err != nil {
-		return nil, err
+	if r.group, err = r.g.groupToUse(ctx, r.topic, group); err != nil {
+		return err
 	}
-	if _, secret := g.view.NewestSecret(); secret == nil {
-		return nil, mqerr.New(mqerr.MetadataUnavailable, "the cluster has no secrets yet")
+	if _, secret := r.g.view.NewestSecret(); secret == nil {
+		return mqerr.New(mqerr.MetadataUnavailable, "the cluster has no secrets yet")
 	}
-	return r, nil
+	return nil
 }
 
 // parse reads the body and the query.
@@ -117,15 +126,20 @@ func (r *receive) parse(c echo.Context) error {
 	if err := checkReceive(&req); err != nil {
 		return err
 	}
+	r.take(&req, c.RealIP())
+	return r.parseForm(c)
+}
+
+// take takes over a request that was checked.
+func (r *receive) take(req *api.ReceiveRequest, remote string) {
 	r.max, r.maxBytes = uint32(req.Max), uint32(min(req.MaxBytes, mostMaxBytes))
 	r.wait, r.lease, r.consumer = time.Duration(req.Wait), time.Duration(req.Lease), req.Consumer
 	if len(req.Partitions) > 0 {
 		r.only = req.Partitions
 	}
 	if r.consumer == "" {
-		r.consumer = c.RealIP()
+		r.consumer = remote
 	}
-	return r.parseForm(c)
 }
 
 func checkReceive(req *api.ReceiveRequest) error {
@@ -196,6 +210,8 @@ func (r *receive) collect(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, oneOfMany)
 			defer cancel()
 			return r.fetch(ctx, r.order())
+		case <-w.Gone():
+			return r.gone()
 		case <-r.g.draining:
 			return nil
 		case <-ctx.Done():
@@ -280,7 +296,7 @@ func (r *receive) answerJSON(c echo.Context) error {
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(b)))
-	return c.Blob(http.StatusOK, kind, b)
+	return r.g.blob(c, http.StatusOK, kind, b)
 }
 
 func callerGone(ctx context.Context) bool {

@@ -23,7 +23,7 @@ type route struct {
 
 // routes is every call of the gateway.
 func (g *Gateway) routes() []route {
-	return slices.Concat(g.dataRoutes(), g.controlRoutes(), g.operateRoutes())
+	return slices.Concat(g.dataRoutes(), g.controlRoutes(), g.operateRoutes(), g.streamRoutes())
 }
 
 // dataRoutes are the calls that carry messages and receipts.

@@ -142,6 +142,14 @@ func (n *node) stream(ctx context.Context) error {
 	}()
 	err = stream.Run(func(t frame.Type, id uint64, body []byte) error {
 		s.heard.Store(time.Now().UnixNano())
+		if t == frame.TypeFreed {
+			var f frame.Freed
+			if err := f.Parse(body); err != nil {
+				return err
+			}
+			n.r.cfg.Freed(&f)
+			return nil
+		}
 		return s.caller.Handle(t, id, body)
 	}, cancel)
 	n.session.CompareAndSwap(s, nil)

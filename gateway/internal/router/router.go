@@ -35,6 +35,7 @@ type Config struct {
 	Instance string // random, of this run of the process
 	View     *meta.View
 	Look     func(reason string) // asks the controller to look; a hint
+	Freed    func(*frame.Freed)  // told of leases of accounts that are over; it must not block
 	Log      *slog.Logger
 }
 

@@ -28,6 +28,8 @@ type queue struct {
 	waiters    int   // joined and not left, parked or not
 	used       int64 // when somebody last used it, Unix nanoseconds
 	topic      *topicWakes
+	seen       bool          // the metadata has had this group, see End
+	gone       chan struct{} // closed when the group or its topic was deleted
 }
 
 // part is a partition of a queue.
@@ -37,7 +39,7 @@ type part struct {
 	awake int    // waiters woken for it that have neither parked again nor left
 }
 
-// Waiter is one receive call that waits. Its methods are for its own goroutine.
+// Waiter is one receive call that waits, or a stream. Its methods are for its own goroutine.
 type Waiter struct {
 	m     *Manager
 	q     *queue
@@ -137,6 +139,14 @@ func (q *queue) unlink(w *Waiter) {
 		w.next.prev = w.prev
 	}
 	w.prev, w.next, w.parked = nil, nil, false
+}
+
+// untaken takes a wake-up back that its waiter did not see.
+func (q *queue) untaken(w *Waiter) {
+	select {
+	case <-w.wake:
+	default:
+	}
 }
 
 // asleep takes back that a waiter is awake for a partition.

@@ -95,7 +95,7 @@ func (m *Manager) queue(k key, partitions uint32) *queue {
 			m.topics[k.topic] = t
 		}
 		t.queues++
-		q = &queue{key: k, topic: t}
+		q = &queue{key: k, topic: t, gone: make(chan struct{})}
 		m.queues[k] = q
 	}
 	for uint32(len(q.parts)) < partitions {
@@ -163,20 +163,48 @@ func (m *Manager) poke() {
 	}
 }
 
-// Waiting is how many receives wait.
+// Waiting is how many receives and streams wait.
 func (m *Manager) Waiting() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.waiters
 }
 
-// Park puts the waiter to sleep, in the place that it always had. Woken is sent to when it should ask.
+// Park puts the waiter to sleep, in the place that it always had; parked it stays so. Woken is sent to when it should
+// ask. A wake-up that was not taken before goes to whoever is first now.
 func (w *Waiter) Park() {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
+	if w.parked {
+		return
+	}
+	w.q.untaken(w)
 	w.q.park(w)
 	w.q.dispatch()
 }
+
+// Requeue gives a waiter that is not parked the last place: a stream that got something lets the others be first.
+func (w *Waiter) Requeue() {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	w.q.nextSeq++
+	w.seq = w.q.nextSeq
+}
+
+// Rest says that the waiter can take nothing for now: it is not woken, and what it was woken for goes to the next in line.
+func (w *Waiter) Rest() {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	if w.parked {
+		w.q.unlink(w)
+	}
+	w.q.untaken(w)
+	w.q.asleep(w)
+	w.q.dispatch()
+}
+
+// Gone is closed when the group or its topic was deleted.
+func (w *Waiter) Gone() <-chan struct{} { return w.q.gone }
 
 // Woken is the waiter's wake-up; after it Hint says which partition to ask first.
 func (w *Waiter) Woken() <-chan struct{} { return w.wake }
