@@ -2,15 +2,14 @@ package gateway
 
 import (
 	"encoding/base64"
-	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/splashdam/splashdam/gateway/internal/exact"
 	"github.com/splashdam/splashdam/gateway/internal/jsonscan"
 	"github.com/splashdam/splashdam/gateway/internal/replay"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -84,36 +83,6 @@ func repeated(rest []mq.Header, name string) bool {
 	return false
 }
 
-// addExact adds a header whose value is a user's. What HTTP can't carry (control characters, white space at the
-// ends) net/http would change without a word, or clients refuse the answer for it and never get the message:
-// such a value is percent-encoded, and Mq-Escaped names the header.
-func addExact(h http.Header, name, value string) {
-	if carried(value) {
-		h.Add(name, value)
-		return
-	}
-	b := make([]byte, 0, len(value)+16)
-	for i := range len(value) {
-		if c := value[i]; c <= ' ' || c == 0x7f || c == '%' {
-			b = fmt.Appendf(b, "%%%02X", c)
-		} else {
-			b = append(b, c)
-		}
-	}
-	h.Add(name, string(b))
-	h.Add("Mq-Escaped", name)
-}
-
-// carried says that a header's value arrives as it is.
-func carried(value string) bool {
-	for i := range len(value) {
-		if c := value[i]; c < ' ' || c == 0x7f {
-			return false
-		}
-	}
-	return strings.Trim(value, " ") == value
-}
-
 // answerRaw answers a message's value as it was published; what else is known of it is in headers. Whatever
 // its type says, a browser that is led here must not run it.
 func answerRaw(c echo.Context, it *replay.Item) error {
@@ -124,11 +93,11 @@ func answerRaw(c echo.Context, it *replay.Item) error {
 	h.Set("Mq-Offset", strconv.FormatUint(it.Offset, 10))
 	h.Set("Mq-Timestamp", time.Unix(0, it.Stamp).UTC().Format(time.RFC3339Nano))
 	if m.HasKey {
-		addExact(h, headerKey, string(m.Key))
+		exact.Add(h, headerKey, string(m.Key))
 	}
 	for i, header := range m.Headers {
 		if !repeated(m.Headers[i+1:], header.Name) { // names that differ by case are one in HTTP, and both are there
-			addExact(h, http.CanonicalHeaderKey(headerPrefix+header.Name), header.Value)
+			exact.Add(h, http.CanonicalHeaderKey(headerPrefix+header.Name), header.Value)
 		}
 	}
 	h.Set("X-Content-Type-Options", "nosniff")

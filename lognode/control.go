@@ -265,6 +265,13 @@ func (s *server) Trace(ctx context.Context, req *mqpb.TraceRequest) (*mqpb.Trace
 	return one(ctx, s, req.Partition, func(p *replica.Partition, done func(*mqpb.TraceResponse, error)) { p.Trace(req.Offset, done) })
 }
 
+// Settlements tells the newest settlements of a group.
+func (s *server) Settlements(ctx context.Context, req *mqpb.SettlementsRequest) (*mqpb.SettlementsResponse, error) {
+	return one(ctx, s, req.Partition, func(p *replica.Partition, done func(*mqpb.SettlementsResponse, error)) {
+		p.Settlements(mq.GroupID(req.Group), int(min(req.Limit, mq.MaxBatchMessages)), done)
+	})
+}
+
 // ReadSegment reads entries of a segment held here, for the leader of its partition.
 func (s *server) ReadSegment(_ context.Context, req *mqpb.ReadSegmentRequest) (*mqpb.ReadSegmentResponse, error) {
 	id := mq.SegmentID(req.Segment)

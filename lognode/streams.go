@@ -314,7 +314,8 @@ func (g *gatewayStream) settle(id uint64, body []byte) error {
 }
 
 var outcomes = map[frame.Outcome]delivery.Outcome{frame.OutcomeAck: delivery.Ack, frame.OutcomeNack: delivery.Nack,
-	frame.OutcomeReject: delivery.Reject, frame.OutcomeExtend: delivery.Extend}
+	frame.OutcomeReject: delivery.Reject, frame.OutcomeExtend: delivery.Extend,
+	frame.OutcomePostpone: delivery.Postpone}
 
 // ready answers how many messages are ready for what the gateway waits for; one answer for all.
 func (g *gatewayStream) ready(id uint64, body []byte) error {

@@ -198,6 +198,9 @@ const (
 	OutcomeNack
 	OutcomeReject
 	OutcomeExtend
+	// OutcomePostpone is a Nack whose attempt does not count; for gateways that know that it was not the message's
+	// fault, never for users.
+	OutcomePostpone
 )
 
 // Settle settles deliveries of one partition.
@@ -210,8 +213,8 @@ type Settle struct {
 type SettleItem struct {
 	Receipt []byte
 	Outcome Outcome
-	Delay   int64 // Nack: nanoseconds until the retry, -1 for the group's back-off. Extend: the new lease from now.
-	Reason  string
+	Delay   int64  // Nack, Postpone: nanoseconds until the retry, -1 for the group's back-off. Extend: the new lease from now.
+	Reason  string // for the trace; of an Ack, too
 }
 
 // AppendTo appends the frame's body.
@@ -235,7 +238,7 @@ func (f *Settle) Parse(b []byte) error {
 	f.Items = make([]SettleItem, r.Count(4))
 	for i := range f.Items {
 		f.Items[i] = SettleItem{Receipt: r.Bytes(), Outcome: Outcome(r.Byte()), Delay: r.Varint(), Reason: r.String()}
-		if o := f.Items[i].Outcome; o < OutcomeAck || o > OutcomeExtend {
+		if o := f.Items[i].Outcome; o < OutcomeAck || o > OutcomePostpone {
 			r.Fail("settle outcome %d", o)
 		}
 	}

@@ -25,6 +25,7 @@ const (
 	prefixGroups       = "/groups/"
 	prefixMembers      = "/members/"
 	prefixAssignments  = "/assignments/"
+	prefixWebhooks     = "/webhooks/"
 	prefixReceipts     = "/secrets/receipts/"
 )
 
@@ -60,6 +61,10 @@ func segmentKey(p mq.PartitionID, number uint64) string {
 func groupsPrefix(t mq.TopicID) string { return fmt.Sprintf("%s%d/", prefixGroups, t) }
 
 func groupKey(t mq.TopicID, name string) string { return groupsPrefix(t) + name }
+
+func webhooksPrefix(t mq.TopicID) string { return fmt.Sprintf("%s%d/", prefixWebhooks, t) }
+
+func webhookKey(t mq.TopicID, name string) string { return webhooksPrefix(t) + name }
 
 func receiptKey(number uint32) string { return prefixReceipts + strconv.FormatUint(uint64(number), 10) }
 

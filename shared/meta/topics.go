@@ -177,13 +177,14 @@ func (s *Store) DeleteTopic(ctx context.Context, name string, ifRevision int64) 
 	return mqerr.New(mqerr.MetadataUnavailable, "deleting topic %q: no try in %d came through", name, maxSwaps)
 }
 
-// ForgetTopic removes the partition, segment and group keys of a deleted topic; the tombstone stays.
+// ForgetTopic removes the partition, segment, group and webhook keys of a deleted topic; the tombstone stays.
 // Controller only.
 func (s *Store) ForgetTopic(ctx context.Context, id mq.TopicID) error {
 	_, _, err := s.commit(ctx, "removing the keys of a deleted topic",
 		[]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(deletedKey(id)), ">", 0)},
 		clientv3.OpDelete(partitionsPrefix(id), clientv3.WithPrefix()),
 		clientv3.OpDelete(segmentsOfTopic(id), clientv3.WithPrefix()),
-		clientv3.OpDelete(groupsPrefix(id), clientv3.WithPrefix()))
+		clientv3.OpDelete(groupsPrefix(id), clientv3.WithPrefix()),
+		clientv3.OpDelete(webhooksPrefix(id), clientv3.WithPrefix()))
 	return err
 }

@@ -49,6 +49,7 @@ type data struct {
 	members      map[mq.GroupID]*membership
 	// memberVersion is the last version given to a membership.
 	memberVersion uint64
+	webhooks      map[string]Webhook // by "<topic id>/<name>"
 	secrets       map[uint32][]byte
 	newestSecret  uint32
 }
@@ -67,7 +68,8 @@ func NewView(s *Store, log *slog.Logger, options ...ViewOption) *View {
 		data: data{
 			drains: map[string]Drain{}, moves: map[string]Move{},
 			assignments: map[mq.GroupID]*assigned{}, members: map[mq.GroupID]*membership{},
-			nodes: map[string]Node{}, gateways: map[string]Gateway{}, coordinators: map[string]Coordinator{},
+			webhooks: map[string]Webhook{},
+			nodes:    map[string]Node{}, gateways: map[string]Gateway{}, coordinators: map[string]Coordinator{},
 			reports: map[string]Report{}, topics: map[string]Topic{}, topicNames: map[mq.TopicID]string{},
 			deleted: map[mq.TopicID]Topic{}, heads: map[mq.PartitionID]mq.Head{}, groups: map[groupRef]Group{},
 			groupRefs: map[mq.GroupID]groupRef{}, topicGroups: map[mq.TopicID]map[string]struct{}{}, secrets: map[uint32][]byte{},

@@ -2228,6 +2228,186 @@ func (x *TraceGroup) GetName() string {
 	return ""
 }
 
+type SettlementsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Group         uint64                 `protobuf:"varint,2,opt,name=group,proto3" json:"group,omitempty"`
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettlementsRequest) Reset() {
+	*x = SettlementsRequest{}
+	mi := &file_splashdam_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettlementsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettlementsRequest) ProtoMessage() {}
+
+func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettlementsRequest.ProtoReflect.Descriptor instead.
+func (*SettlementsRequest) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *SettlementsRequest) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *SettlementsRequest) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *SettlementsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type SettlementsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Settlements   []*Settlement          `protobuf:"bytes,1,rep,name=settlements,proto3" json:"settlements,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettlementsResponse) Reset() {
+	*x = SettlementsResponse{}
+	mi := &file_splashdam_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettlementsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettlementsResponse) ProtoMessage() {}
+
+func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettlementsResponse.ProtoReflect.Descriptor instead.
+func (*SettlementsResponse) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *SettlementsResponse) GetSettlements() []*Settlement {
+	if x != nil {
+		return x.Settlements
+	}
+	return nil
+}
+
+type Settlement struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Offset        uint64                 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	RetryAt       int64                  `protobuf:"varint,5,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Settlement) Reset() {
+	*x = Settlement{}
+	mi := &file_splashdam_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Settlement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Settlement) ProtoMessage() {}
+
+func (x *Settlement) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Settlement.ProtoReflect.Descriptor instead.
+func (*Settlement) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Settlement) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *Settlement) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Settlement) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Settlement) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Settlement) GetRetryAt() int64 {
+	if x != nil {
+		return x.RetryAt
+	}
+	return 0
+}
+
 type ReadSegmentRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Segment       uint64                 `protobuf:"varint,1,opt,name=segment,proto3" json:"segment,omitempty"`
@@ -2241,7 +2421,7 @@ type ReadSegmentRequest struct {
 
 func (x *ReadSegmentRequest) Reset() {
 	*x = ReadSegmentRequest{}
-	mi := &file_splashdam_proto_msgTypes[35]
+	mi := &file_splashdam_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2433,7 @@ func (x *ReadSegmentRequest) String() string {
 func (*ReadSegmentRequest) ProtoMessage() {}
 
 func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[35]
+	mi := &file_splashdam_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2446,7 @@ func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentRequest.ProtoReflect.Descriptor instead.
 func (*ReadSegmentRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{35}
+	return file_splashdam_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReadSegmentRequest) GetSegment() uint64 {
@@ -2315,7 +2495,7 @@ type ReadSegmentResponse struct {
 
 func (x *ReadSegmentResponse) Reset() {
 	*x = ReadSegmentResponse{}
-	mi := &file_splashdam_proto_msgTypes[36]
+	mi := &file_splashdam_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2507,7 @@ func (x *ReadSegmentResponse) String() string {
 func (*ReadSegmentResponse) ProtoMessage() {}
 
 func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[36]
+	mi := &file_splashdam_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2520,7 @@ func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentResponse.ProtoReflect.Descriptor instead.
 func (*ReadSegmentResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{36}
+	return file_splashdam_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReadSegmentResponse) GetKnown() bool {
@@ -2375,7 +2555,7 @@ type CopyEntriesRequest struct {
 
 func (x *CopyEntriesRequest) Reset() {
 	*x = CopyEntriesRequest{}
-	mi := &file_splashdam_proto_msgTypes[37]
+	mi := &file_splashdam_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2567,7 @@ func (x *CopyEntriesRequest) String() string {
 func (*CopyEntriesRequest) ProtoMessage() {}
 
 func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[37]
+	mi := &file_splashdam_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2580,7 @@ func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesRequest.ProtoReflect.Descriptor instead.
 func (*CopyEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{37}
+	return file_splashdam_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CopyEntriesRequest) GetSegment() uint64 {
@@ -2435,7 +2615,7 @@ type CopyEntriesResponse struct {
 
 func (x *CopyEntriesResponse) Reset() {
 	*x = CopyEntriesResponse{}
-	mi := &file_splashdam_proto_msgTypes[38]
+	mi := &file_splashdam_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2627,7 @@ func (x *CopyEntriesResponse) String() string {
 func (*CopyEntriesResponse) ProtoMessage() {}
 
 func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[38]
+	mi := &file_splashdam_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2640,7 @@ func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesResponse.ProtoReflect.Descriptor instead.
 func (*CopyEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{38}
+	return file_splashdam_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CopyEntriesResponse) GetKnown() bool {
@@ -2658,7 +2838,20 @@ const file_splashdam_proto_rawDesc = "" +
 	"\battempts\x18\x03 \x01(\rR\battempts\x12\x14\n" +
 	"\x05until\x18\x04 \x01(\x03R\x05until\x12\x1a\n" +
 	"\bconsumer\x18\x05 \x01(\tR\bconsumer\x12\x12\n" +
-	"\x04name\x18\x06 \x01(\tR\x04name\"\xa9\x01\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\"w\n" +
+	"\x12SettlementsRequest\x125\n" +
+	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\x04R\x05group\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\"Q\n" +
+	"\x13SettlementsResponse\x12:\n" +
+	"\vsettlements\x18\x01 \x03(\v2\x18.splashdam.v1.SettlementR\vsettlements\"{\n" +
+	"\n" +
+	"Settlement\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x19\n" +
+	"\bretry_at\x18\x05 \x01(\x03R\aretryAt\"\xa9\x01\n" +
 	"\x12ReadSegmentRequest\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\x04R\asegment\x12*\n" +
 	"\x04from\x18\x02 \x01(\v2\x16.splashdam.v1.PositionR\x04from\x12\x1b\n" +
@@ -2676,7 +2869,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x13CopyEntriesResponse\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x12*\n" +
 	"\x04tail\x18\x02 \x01(\v2\x16.splashdam.v1.PositionR\x04tail\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason2\xd9\a\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason2\xad\b\n" +
 	"\aLogNode\x123\n" +
 	"\aGateway\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x120\n" +
 	"\x04Peer\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x12@\n" +
@@ -2689,6 +2882,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\fHeldMessages\x12!.splashdam.v1.HeldMessagesRequest\x1a\".splashdam.v1.HeldMessagesResponse\x12a\n" +
 	"\x10PartitionFigures\x12%.splashdam.v1.PartitionFiguresRequest\x1a&.splashdam.v1.PartitionFiguresResponse\x12@\n" +
 	"\x05Trace\x12\x1a.splashdam.v1.TraceRequest\x1a\x1b.splashdam.v1.TraceResponse\x12R\n" +
+	"\vSettlements\x12 .splashdam.v1.SettlementsRequest\x1a!.splashdam.v1.SettlementsResponse\x12R\n" +
 	"\vReadSegment\x12 .splashdam.v1.ReadSegmentRequest\x1a!.splashdam.v1.ReadSegmentResponse\x12R\n" +
 	"\vCopyEntries\x12 .splashdam.v1.CopyEntriesRequest\x1a!.splashdam.v1.CopyEntriesResponseB,Z*github.com/splashdam/splashdam/shared/mqpbb\x06proto3"
 
@@ -2704,7 +2898,7 @@ func file_splashdam_proto_rawDescGZIP() []byte {
 	return file_splashdam_proto_rawDescData
 }
 
-var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_splashdam_proto_goTypes = []any{
 	(*Raw)(nil),                      // 0: splashdam.v1.Raw
 	(*Partition)(nil),                // 1: splashdam.v1.Partition
@@ -2741,10 +2935,13 @@ var file_splashdam_proto_goTypes = []any{
 	(*TraceResponse)(nil),            // 32: splashdam.v1.TraceResponse
 	(*TraceEvent)(nil),               // 33: splashdam.v1.TraceEvent
 	(*TraceGroup)(nil),               // 34: splashdam.v1.TraceGroup
-	(*ReadSegmentRequest)(nil),       // 35: splashdam.v1.ReadSegmentRequest
-	(*ReadSegmentResponse)(nil),      // 36: splashdam.v1.ReadSegmentResponse
-	(*CopyEntriesRequest)(nil),       // 37: splashdam.v1.CopyEntriesRequest
-	(*CopyEntriesResponse)(nil),      // 38: splashdam.v1.CopyEntriesResponse
+	(*SettlementsRequest)(nil),       // 35: splashdam.v1.SettlementsRequest
+	(*SettlementsResponse)(nil),      // 36: splashdam.v1.SettlementsResponse
+	(*Settlement)(nil),               // 37: splashdam.v1.Settlement
+	(*ReadSegmentRequest)(nil),       // 38: splashdam.v1.ReadSegmentRequest
+	(*ReadSegmentResponse)(nil),      // 39: splashdam.v1.ReadSegmentResponse
+	(*CopyEntriesRequest)(nil),       // 40: splashdam.v1.CopyEntriesRequest
+	(*CopyEntriesResponse)(nil),      // 41: splashdam.v1.CopyEntriesResponse
 }
 var file_splashdam_proto_depIdxs = []int32{
 	1,  // 0: splashdam.v1.Segment.partition:type_name -> splashdam.v1.Partition
@@ -2778,41 +2975,45 @@ var file_splashdam_proto_depIdxs = []int32{
 	1,  // 28: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
 	33, // 29: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
 	34, // 30: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
-	2,  // 31: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
-	2,  // 32: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
-	2,  // 33: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
-	2,  // 34: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
-	0,  // 35: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
-	0,  // 36: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
-	6,  // 37: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
-	9,  // 38: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
-	11, // 39: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
-	16, // 40: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
-	18, // 41: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
-	21, // 42: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
-	24, // 43: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
-	27, // 44: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
-	31, // 45: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
-	35, // 46: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
-	37, // 47: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
-	0,  // 48: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
-	0,  // 49: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
-	7,  // 50: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
-	10, // 51: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
-	13, // 52: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
-	17, // 53: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
-	19, // 54: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
-	22, // 55: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
-	25, // 56: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
-	28, // 57: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
-	32, // 58: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
-	36, // 59: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
-	38, // 60: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
-	48, // [48:61] is the sub-list for method output_type
-	35, // [35:48] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	1,  // 31: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
+	37, // 32: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
+	2,  // 33: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
+	2,  // 34: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
+	2,  // 35: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
+	2,  // 36: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
+	0,  // 37: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
+	0,  // 38: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
+	6,  // 39: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
+	9,  // 40: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
+	11, // 41: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
+	16, // 42: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
+	18, // 43: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
+	21, // 44: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
+	24, // 45: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
+	27, // 46: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
+	31, // 47: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
+	35, // 48: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
+	38, // 49: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
+	40, // 50: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
+	0,  // 51: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
+	0,  // 52: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
+	7,  // 53: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
+	10, // 54: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
+	13, // 55: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
+	17, // 56: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
+	19, // 57: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
+	22, // 58: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
+	25, // 59: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
+	28, // 60: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
+	32, // 61: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
+	36, // 62: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
+	39, // 63: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
+	41, // 64: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
+	51, // [51:65] is the sub-list for method output_type
+	37, // [37:51] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_splashdam_proto_init() }
@@ -2826,7 +3027,7 @@ func file_splashdam_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_splashdam_proto_rawDesc), len(file_splashdam_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   39,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -33,6 +33,7 @@ const (
 	LogNode_HeldMessages_FullMethodName     = "/splashdam.v1.LogNode/HeldMessages"
 	LogNode_PartitionFigures_FullMethodName = "/splashdam.v1.LogNode/PartitionFigures"
 	LogNode_Trace_FullMethodName            = "/splashdam.v1.LogNode/Trace"
+	LogNode_Settlements_FullMethodName      = "/splashdam.v1.LogNode/Settlements"
 	LogNode_ReadSegment_FullMethodName      = "/splashdam.v1.LogNode/ReadSegment"
 	LogNode_CopyEntries_FullMethodName      = "/splashdam.v1.LogNode/CopyEntries"
 )
@@ -57,6 +58,8 @@ type LogNodeClient interface {
 	HeldMessages(ctx context.Context, in *HeldMessagesRequest, opts ...grpc.CallOption) (*HeldMessagesResponse, error)
 	PartitionFigures(ctx context.Context, in *PartitionFiguresRequest, opts ...grpc.CallOption) (*PartitionFiguresResponse, error)
 	Trace(ctx context.Context, in *TraceRequest, opts ...grpc.CallOption) (*TraceResponse, error)
+	// Settlements answers the newest settlements of a group that have a reason, newest first.
+	Settlements(ctx context.Context, in *SettlementsRequest, opts ...grpc.CallOption) (*SettlementsResponse, error)
 	// ReadSegment reads encoded entries of a segment that this node holds, for the leader of its
 	// partition: a suffix to repair, a journal to replay, messages to serve.
 	ReadSegment(ctx context.Context, in *ReadSegmentRequest, opts ...grpc.CallOption) (*ReadSegmentResponse, error)
@@ -189,6 +192,16 @@ func (c *logNodeClient) Trace(ctx context.Context, in *TraceRequest, opts ...grp
 	return out, nil
 }
 
+func (c *logNodeClient) Settlements(ctx context.Context, in *SettlementsRequest, opts ...grpc.CallOption) (*SettlementsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SettlementsResponse)
+	err := c.cc.Invoke(ctx, LogNode_Settlements_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *logNodeClient) ReadSegment(ctx context.Context, in *ReadSegmentRequest, opts ...grpc.CallOption) (*ReadSegmentResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReadSegmentResponse)
@@ -229,6 +242,8 @@ type LogNodeServer interface {
 	HeldMessages(context.Context, *HeldMessagesRequest) (*HeldMessagesResponse, error)
 	PartitionFigures(context.Context, *PartitionFiguresRequest) (*PartitionFiguresResponse, error)
 	Trace(context.Context, *TraceRequest) (*TraceResponse, error)
+	// Settlements answers the newest settlements of a group that have a reason, newest first.
+	Settlements(context.Context, *SettlementsRequest) (*SettlementsResponse, error)
 	// ReadSegment reads encoded entries of a segment that this node holds, for the leader of its
 	// partition: a suffix to repair, a journal to replay, messages to serve.
 	ReadSegment(context.Context, *ReadSegmentRequest) (*ReadSegmentResponse, error)
@@ -277,6 +292,9 @@ func (UnimplementedLogNodeServer) PartitionFigures(context.Context, *PartitionFi
 }
 func (UnimplementedLogNodeServer) Trace(context.Context, *TraceRequest) (*TraceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Trace not implemented")
+}
+func (UnimplementedLogNodeServer) Settlements(context.Context, *SettlementsRequest) (*SettlementsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Settlements not implemented")
 }
 func (UnimplementedLogNodeServer) ReadSegment(context.Context, *ReadSegmentRequest) (*ReadSegmentResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReadSegment not implemented")
@@ -481,6 +499,24 @@ func _LogNode_Trace_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LogNode_Settlements_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SettlementsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LogNodeServer).Settlements(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LogNode_Settlements_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LogNodeServer).Settlements(ctx, req.(*SettlementsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _LogNode_ReadSegment_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReadSegmentRequest)
 	if err := dec(in); err != nil {
@@ -559,6 +595,10 @@ var LogNode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Trace",
 			Handler:    _LogNode_Trace_Handler,
+		},
+		{
+			MethodName: "Settlements",
+			Handler:    _LogNode_Settlements_Handler,
 		},
 		{
 			MethodName: "ReadSegment",

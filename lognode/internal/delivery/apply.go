@@ -130,7 +130,7 @@ func (m *Machine) settled(g *group, s *settled) {
 			switch s.outcome {
 			case outAcked:
 				g.ack(off)
-			case outNacked, outExpired:
+			case outNacked, outExpired, outPostponed:
 				g.fail(off, x.attempt, f, x.due, s.now, s.reason)
 			case outDead:
 				g.kill(off, x.attempt, f, s.now, s.reason)

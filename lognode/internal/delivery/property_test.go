@@ -141,7 +141,9 @@ func (w *world) settled(h held, it SettleItem, r SettleResult, last bool) {
 	if ok != (r.Code == SettleOK) {
 		w.t.Fatalf("offset %d is %s at fence %v: receipt %d.%d outcome %d got code %d", off, s, o.fence[off], h.Segment, h.Counter, out, r.Code)
 	}
-	if ok && s != StateAcked {
+	if ok && out == Postpone && s != StateLeased {
+		// It was taken back already.
+	} else if ok && s != StateAcked {
 		o.attempt[off] = max(o.attempt[off], 1)
 		o.fence[off] = fence{h.Segment, h.Counter}
 		switch out {
@@ -153,6 +155,13 @@ func (w *world) settled(h held, it SettleItem, r SettleResult, last bool) {
 			o.state[off] = StateDead
 		case Extend:
 			o.state[off], o.until[off] = StateLeased, w.now+10*sec
+		case Postpone:
+			o.attempt[off]--
+			wait := max(1, it.Delay)
+			if it.Delay < 0 {
+				wait = backoff(w.m.groups[h.Group].Settings.Backoff, h.Group, off, o.attempt[off]+1)
+			}
+			o.state[off], o.until[off] = StateWaiting, w.now+wait
 		}
 		if out == Nack || out == Reject {
 			if x := w.m.groups[h.Group].out[off]; last && x.reason.String() != it.Reason {
@@ -213,7 +222,7 @@ func (w *world) steps() map[string]func(*rapid.T) {
 	settle := func(t *rapid.T) {
 		var hs []held
 		var items []SettleItem
-		outcome := rapid.SampledFrom([]Outcome{Ack, Ack, Nack, Nack, Reject, Extend})
+		outcome := rapid.SampledFrom([]Outcome{Ack, Ack, Nack, Nack, Reject, Extend, Postpone})
 		o := outcome.Draw(t, "outcome")
 		at := rapid.IntRange(max(0, len(w.held)-20), max(0, len(w.held)-1)).Draw(t, "first")
 		for range min(rapid.IntRange(1, 5).Draw(t, "items"), len(w.held)-at) {

@@ -90,7 +90,9 @@ const (
 	outExtended outcome = 5 // leased until header.until
 	outReturned outcome = 6 // was not handed out after all
 	outDropped  outcome = 7 // removed by retention before it was settled
-	outcomes    outcome = 8
+	// outPostponed is outNacked without having counted: the attempt in its marks is the one before.
+	outPostponed outcome = 8
+	outcomes     outcome = 9
 )
 
 // long says whether the runs carry attempt, fence and due.

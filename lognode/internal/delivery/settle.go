@@ -15,17 +15,19 @@ const (
 	Nack                  // failed, to be tried again
 	Reject                // failed for good
 	Extend                // still at work
+	// Postpone is a Nack whose attempt does not count: it was not the message's fault.
+	Postpone
 )
 
 // SettleItem settles one delivery.
 type SettleItem struct {
 	Receipt mq.Receipt // verified
 	Outcome Outcome
-	// Delay of a Nack in nanoseconds, at most mq.MaxBackoff; negative for the group's back-off.
+	// Delay of a Nack or Postpone in nanoseconds, at most mq.MaxBackoff; negative for the group's back-off.
 	Delay int64
 	// Lease of an Extend in nanoseconds from now, at most mq.MaxLease; 0 for the group's.
 	Lease int64
-	// Reason of a Nack or Reject, cut at mq.MaxReasonBytes.
+	// Reason of anything but an Extend, for the trace; cut at mq.MaxReasonBytes.
 	Reason string
 }
 
@@ -81,7 +83,7 @@ func (m *Machine) settle(now int64, it *SettleItem) SettleResult {
 	}
 	switch it.Outcome {
 	case Ack:
-		m.note(g, now, outAcked, now, "", mark{first: off, count: 1})
+		m.note(g, now, outAcked, now, cut(it.Reason, mq.MaxReasonBytes), mark{first: off, count: 1})
 		g.ack(off)
 		return SettleResult{State: StateAcked}
 	case Extend:
@@ -89,6 +91,12 @@ func (m *Machine) settle(now int64, it *SettleItem) SettleResult {
 		m.note(g, now, outExtended, until, "", mark{first: off, count: 1, attempt: attempt, fence: f, due: now})
 		g.leaseUntil(off, attempt, f, until)
 		return SettleResult{State: StateLeased, Until: until}
+	case Postpone:
+		if state != StateLeased { // by an earlier call, or its lease ran out: it comes again as it is
+			return SettleResult{State: state}
+		}
+		until := m.postpone(g, now, off, attempt-1, f, it.Delay, cut(it.Reason, mq.MaxReasonBytes))
+		return SettleResult{State: StateWaiting, Until: until}
 	}
 	o, reason := outNacked, it.Reason
 	if it.Outcome == Reject {
@@ -99,6 +107,17 @@ func (m *Machine) settle(now int64, it *SettleItem) SettleResult {
 		until = 0
 	}
 	return SettleResult{State: state, Until: until}
+}
+
+// postpone takes a message back for a while. At least a moment, so that it always waits.
+func (m *Machine) postpone(g *group, now int64, off uint64, attempts uint32, f fence, delay int64, reason string) (until int64) {
+	if delay < 0 {
+		delay = backoff(g.Settings.Backoff, g.ID, off, attempts+1)
+	}
+	until = now + max(1, min(delay, int64(mq.MaxBackoff)))
+	m.note(g, now, outPostponed, now, reason, mark{first: off, count: 1, attempt: attempts, fence: f, due: until})
+	g.fail(off, attempts, f, until, now, reason)
+	return until
 }
 
 // forged says that a fence was never given out: a bug elsewhere, which must not raise the fences of messages above

@@ -18,6 +18,7 @@ const (
 	EventExpired      = "EXPIRED"
 	EventDead         = "DEAD"
 	EventReturned     = "RETURNED"
+	EventPostponed    = "POSTPONED"
 )
 
 // Event is something that the journal says about one message.
@@ -40,7 +41,7 @@ type Event struct {
 const reasonDropped = "removed by retention"
 
 var eventOf = [outcomes]string{outAcked: EventAcknowledged, outNacked: EventNacked, outExpired: EventExpired,
-	outDead: EventDead, outExtended: EventExtended, outReturned: EventReturned, outDropped: EventExpired}
+	outDead: EventDead, outExtended: EventExtended, outReturned: EventReturned, outPostponed: EventPostponed, outDropped: EventExpired}
 
 // TraceEntry calls f with what an entry says about the message at offset, in order. Records of kinds that this
 // version does not know are passed over.
@@ -110,7 +111,7 @@ func (s *settled) trace(offset uint64, f func(Event)) {
 		}
 		ev := Event{Type: eventOf[s.outcome], At: s.now, Group: s.group, Attempt: x.attempt, Reason: s.reason}
 		switch s.outcome {
-		case outNacked, outExpired:
+		case outNacked, outExpired, outPostponed:
 			ev.RetryAt = x.due
 		case outExtended:
 			ev.Until = s.until

@@ -1,0 +1,83 @@
+package replica
+
+import (
+	"context"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// What a search for settlements reads at most: what is older is not recent.
+const (
+	mostSettlements  = 1000
+	settlementsBytes = 16 << 20
+)
+
+// Settlements tells the newest settlements of a group that have a reason, newest first: for a webhook, its log
+// of attempts. It reads the journal backwards, as far as it is on this node and within bounds, so nothing is kept
+// for it anywhere.
+func (p *Partition) Settlements(id mq.GroupID, limit int, done func(*mqpb.SettlementsResponse, error)) {
+	fail := func(err error) { done(nil, err) }
+	p.serve(fail, func(l *leadership) {
+		if _, ok := l.machine.Figures(id); !ok {
+			fail(deliveryError(delivery.ErrGroupNotFound))
+			return
+		}
+		j := l.journal()
+		p.beside(func(ctx context.Context) {
+			res, err := p.settlements(ctx, &j, id, min(limit, mostSettlements))
+			if err != nil {
+				fail(mqerr.New(mqerr.Internal, "reading settlements: %w", err))
+				return
+			}
+			done(res, nil)
+		})
+	})
+}
+
+func (p *Partition) settlements(ctx context.Context, j *journal, id mq.GroupID, limit int) (*mqpb.SettlementsResponse, error) {
+	res := &mqpb.SettlementsResponse{}
+	budget := settlementsBytes
+	for i := j.len() - 1; i >= 0 && budget > 0 && len(res.Settlements) < limit; i-- {
+		s := j.at(i)
+		if !Resident(p.env.Store, s) {
+			break
+		}
+		var bad error
+		err := p.env.Store.ScanBack(s.ID, s.End, func(_ mq.Position, data []byte) bool {
+			budget -= len(data)
+			var e mq.Entry
+			if e, bad = mq.ParseEntry(data); bad != nil {
+				return false
+			}
+			bad = addSettlements(res, &e, id)
+			return bad == nil && budget > 0 && len(res.Settlements) < limit && ctx.Err() == nil
+		})
+		if err == nil {
+			err = bad
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	res.Settlements = res.Settlements[:min(limit, len(res.Settlements))]
+	return res, nil
+}
+
+// addSettlements adds those of one entry, the newest first.
+func addSettlements(res *mqpb.SettlementsResponse, e *mq.Entry, id mq.GroupID) error {
+	from := len(res.Settlements)
+	err := delivery.Settlements(e, id, func(s delivery.Settlement) {
+		res.Settlements = append(res.Settlements, &mqpb.Settlement{Offset: s.Offset, At: s.At, Type: s.Type, Reason: s.Reason, RetryAt: s.RetryAt})
+	})
+	added := res.Settlements[from:]
+	for i := range len(added) / 2 {
+		added[i], added[len(added)-1-i] = added[len(added)-1-i], added[i]
+	}
+	return err
+}
