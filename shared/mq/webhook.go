@@ -1,7 +1,6 @@
 package mq
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -218,11 +217,9 @@ func (w *WebhookSettings) GroupSettings() GroupSettings {
 // secretPrefix begins the text of a webhook's secret.
 const secretPrefix = "whsec_"
 
-// NewWebhookSecret makes a secret of 32 random bytes, as text.
-func NewWebhookSecret() string {
-	var key [32]byte
-	_, _ = rand.Read(key[:]) // never fails
-	return secretPrefix + base64.StdEncoding.EncodeToString(key[:])
+// WebhookSecretText is a key as the text of a secret.
+func WebhookSecretText(key []byte) string {
+	return secretPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
 // ParseWebhookSecret is the key of a secret's text: whsec_ and 24 to 64 bytes as base64. No error holds the text.
