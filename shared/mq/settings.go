@@ -149,13 +149,14 @@ const (
 
 // GroupSettings are what the owner of a group chose. They travel whole in the group record.
 type GroupSettings struct {
-	Start       Start    `json:"start"`
-	Ordering    string   `json:"ordering"` // none (key comes with a later version)
-	Mode        string   `json:"mode"`     // ModeShared, ModeAssigned or ModePush
-	Lease       Duration `json:"lease"`
-	MaxAttempts int      `json:"max_attempts"` // 0: no limit
-	Backoff     Backoff  `json:"backoff"`
-	MaxInFlight int      `json:"max_in_flight"` // per partition
+	Start       Start        `json:"start"`
+	Ordering    string       `json:"ordering"` // none (key comes with a later version)
+	Lanes       LaneSettings `json:"lanes"`
+	Mode        string       `json:"mode"` // ModeShared, ModeAssigned or ModePush
+	Lease       Duration     `json:"lease"`
+	MaxAttempts int          `json:"max_attempts"` // 0: no limit
+	Backoff     Backoff      `json:"backoff"`
+	MaxInFlight int          `json:"max_in_flight"` // per partition
 }
 
 // DefaultGroupSettings are used where an owner says nothing.
@@ -163,6 +164,7 @@ func DefaultGroupSettings() GroupSettings {
 	return GroupSettings{
 		Start:       Start{At: "earliest"},
 		Ordering:    "none",
+		Lanes:       DefaultLaneSettings(),
 		Mode:        ModeShared,
 		Lease:       Duration(30 * time.Second),
 		MaxAttempts: 5,

@@ -11,6 +11,7 @@ type replayed struct {
 	delivered delivered
 	settled   settled
 	change    groupChange
+	lanes     []mq.Lane
 }
 
 // Apply replays a committed entry. Everything in it is read before anything is applied: an unknown kind or version,
@@ -22,6 +23,9 @@ func (m *Machine) Apply(e *mq.Entry) error {
 	}
 	if e.At.Before(m.next) {
 		return fmt.Errorf("delivery: entry at %s after all before %s", e.At, m.next)
+	}
+	if m.unknown > 0 {
+		return fmt.Errorf("delivery: entry at %s applied before the lanes below %d are known", e.At, m.unknown)
 	}
 	count := uint64(0)
 	for rest := e.Records; len(rest) > 0; {
@@ -39,13 +43,15 @@ func (m *Machine) Apply(e *mq.Entry) error {
 	if count != uint64(e.Count) {
 		return fmt.Errorf("delivery: entry at %s takes %d offsets but has %d messages", e.At, e.Count, count)
 	}
+	m.advance(e.At.Offset) // a checkpoint is ahead of what its leader knew as committed
+	first := e.At.Offset
 	for rest := e.Records; len(rest) > 0; {
 		rec, next, _ := mq.NextRecord(rest)
-		m.apply(rec, e.At.Offset)
+		first += m.apply(rec, e.At.Offset, first)
 		rest = next
 	}
 	m.next = e.Next()
-	m.committed = max(m.committed, m.next.Offset)
+	m.advance(m.next.Offset)
 	return nil
 }
 
@@ -62,6 +68,9 @@ func (m *Machine) read(rec mq.Record, at uint64) (int, error) {
 	switch rec.Kind {
 	case mq.KindMessages, mq.KindReleased:
 		b, _, _, _, err := mq.MessagesOf(rec)
+		if err == nil {
+			x.lanes, err = LanesOf(&b, nil)
+		}
 		return b.Count, err
 	case mq.KindScheduled, mq.KindCancelled, mq.KindCarried:
 		return 0, nil // lognode/internal/schedule reads them
@@ -93,12 +102,17 @@ func (m *Machine) read(rec mq.Record, at uint64) (int, error) {
 	return 0, fmt.Errorf("record kind %d is not known", rec.Kind)
 }
 
-func (m *Machine) apply(rec mq.Record, at uint64) {
-	if _, err := m.read(rec, at); err != nil {
-		return // Apply has read it before
+// apply applies a record of an entry that begins at offset at. Its messages, if it has any, are those from first on; it
+// returns how many.
+func (m *Machine) apply(rec mq.Record, at, first uint64) uint64 {
+	n, err := m.read(rec, at)
+	if err != nil {
+		return 0 // Apply has read it before
 	}
 	x := &m.replayed
 	switch rec.Kind {
+	case mq.KindMessages, mq.KindReleased:
+		m.lanes.add(first, uint64(n), x.lanes)
 	case mq.KindDelivered:
 		if g := m.groups[x.delivered.group]; g != nil && g.generation == x.delivered.generation {
 			m.deliver(g, &x.delivered)
@@ -115,6 +129,7 @@ func (m *Machine) apply(rec mq.Record, at uint64) {
 			m.removeGroup(x.change.config.ID)
 		}
 	}
+	return uint64(n)
 }
 
 // settled is what a settled record does.

@@ -212,7 +212,7 @@ func TestStaleAgainIsThrownOut(t *testing.T) {
 	a, b, last := j.receive(1, 10_000, 1), j.receive(1, 10_000, 2), j.receive(1, 1, 3)
 	j.m.Return(j.now, 1, 1)
 	j.m.Return(j.now, 1, 2)
-	again := &j.m.groups[1].again
+	again := &j.m.groups[1].again[mq.LaneNormal]
 	if n := len(again.items); n != 20_000 {
 		t.Fatalf("%d to be handed out again", n)
 	}

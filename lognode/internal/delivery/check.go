@@ -1,6 +1,10 @@
 package delivery
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
 
 // Check tests the invariants of the package comment, at the cost of walking all that is out. Nil if they hold.
 // For tests, and for a debug call to a node that is in doubt.
@@ -14,7 +18,9 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("group %d: %w", id, err)
 		}
 		messages += len(g.out)
-		spans += len(g.early.spans)
+		for l := range g.early {
+			spans += len(g.early[l].spans)
+		}
 	}
 	if messages != m.messages || spans != m.spans || len(leased) != m.grants {
 		return fmt.Errorf("%d messages, %d spans, %d grants are counted as %d, %d, %d",
@@ -68,9 +74,12 @@ func (m *Machine) checkCaller() error {
 
 func (g *group) check(leased map[*grant]int) error {
 	var count [states]int
-	again, waits := map[uint64]bool{}, map[uint64]int64{}
-	for _, off := range g.again.items {
-		again[off] = true
+	var inLane [mq.Lanes][states]int
+	again, waits := map[uint64]mq.Lane{}, map[uint64]int64{}
+	for l := range g.again {
+		for _, off := range g.again[l].items {
+			again[off] = mq.Lane(l)
+		}
 	}
 	for _, d := range g.m.deadlines.items {
 		if d.grant == nil && d.id == uint64(g.ID) && g.m.holds(d) {
@@ -79,35 +88,51 @@ func (g *group) check(leased map[*grant]int) error {
 	}
 	for off, x := range g.out {
 		count[x.state]++
+		inLane[x.lane][x.state]++
+		lane, inHeap := again[off]
 		if x.grant != nil {
 			leased[x.grant]++
 		}
 		switch {
-		case off < g.Start || off >= g.fresh && !g.early.has(off):
+		case off < g.Start || g.isFresh(g.m.lanes.of(off), off):
 			return fmt.Errorf("offset %d is out but fresh (from %d)", off, g.fresh)
+		case off >= g.m.lanes.base && x.lane != g.m.lanes.of(off):
+			return fmt.Errorf("offset %d of lane %s is out in lane %s", off, g.m.lanes.of(off), x.lane)
 		case (x.state == StateLeased) != (x.grant != nil), x.grant != nil && x.grant.group != g:
 			return fmt.Errorf("offset %d is %s, grant %v", off, x.state, x.grant)
-		case x.inAgain != again[off], x.state == StateReady && !x.inAgain:
-			return fmt.Errorf("offset %d is %s, to be handed out again %v, in the heap %v", off, x.state, x.inAgain, again[off])
+		case x.inAgain != (inHeap && lane == x.lane), x.state == StateReady && !x.inAgain:
+			return fmt.Errorf("offset %d is %s, to be handed out again %v, in the heap %v", off, x.state, x.inAgain, inHeap)
 		case x.state == StateWaiting && waits[off] != x.until:
 			return fmt.Errorf("offset %d waits until %d, its deadline is %d", off, x.until, waits[off])
 		case x.state == StateAcked:
 			return fmt.Errorf("offset %d is acked and out", off)
 		}
 	}
-	if count != g.count {
-		return fmt.Errorf("states %v are counted as %v", count, g.count)
+	if count != g.count || inLane != g.inLane {
+		return fmt.Errorf("states %v, %v are counted as %v, %v", count, inLane, g.count, g.inLane)
 	}
-	at, total := g.fresh, uint64(0)
-	for _, s := range g.early.spans {
-		if s.from <= at || s.to <= s.from || s.to > g.m.committed {
-			return fmt.Errorf("early span %d to %d after %d", s.from, s.to, at)
+	return g.checkFresh()
+}
+
+func (g *group) checkFresh() error {
+	for l := range mq.Lane(mq.Lanes) {
+		at := g.fresh[l]
+		if at > g.m.committed {
+			return fmt.Errorf("lane %s is fresh from %d, beyond %d", l, at, g.m.committed)
 		}
-		total += s.to - s.from
-		at = s.to
+		for _, s := range g.early[l].spans {
+			// Between two spans, and before the first, lies something fresh.
+			if s.from <= at || s.to <= s.from || s.to > g.m.committed || g.m.unknown == 0 && g.m.lanes.count(l, at, s.from) == 0 {
+				return fmt.Errorf("early span %d to %d after %d in lane %s", s.from, s.to, at, l)
+			}
+			at = s.to
+		}
+		if n := g.freshBelow(l, g.m.committed); g.m.unknown == 0 && n != g.left[l] {
+			return fmt.Errorf("%d are fresh in lane %s, counted as %d", n, l, g.left[l])
+		}
 	}
-	if total != g.early.count || g.lowest > g.fresh {
-		return fmt.Errorf("%d early offsets are counted as %d; lowest %d, fresh %d", total, g.early.count, g.lowest, g.fresh)
+	if low := g.lowFresh(); g.lowest > low && g.m.unknown == 0 {
+		return fmt.Errorf("nothing is unsettled below %d, but %d is fresh", g.lowest, low)
 	}
 	return nil
 }

@@ -17,9 +17,10 @@ import (
 // the stream, so parts of different checkpoints do not mix and damage shows.
 //
 // A part: version (1) | id (8) | part | parts | as-of position | partition | bytes of the stream.
-// The stream: committed | texts | groups, each: id, configuration, generation, fresh, dropped, early spans (gap,
-// length), messages out by offset (gap, state, attempt, fence and time as distances, reason, consumer), then
-// the sections beside.
+// The stream: committed | lowest kept offset | the range outside of which all are in the normal lane | texts | groups,
+// each: id, configuration, generation, dropped, by lane: fresh and early spans (gap, length), then the messages that
+// are out by offset (gap, state and lane, attempt, fence and time as distances, reason, consumer), and the sections
+// beside.
 
 const (
 	checkpointVersion = 2
@@ -125,6 +126,10 @@ func LoadCheckpoint(p mq.PartitionID, parts [][]byte) (*Machine, mq.Position, er
 
 func (m *Machine) appendState(b []byte) []byte {
 	b = binary.AppendUvarint(b, m.committed)
+	b = binary.AppendUvarint(b, m.lanes.base)
+	from, to := m.lanes.special()
+	b = binary.AppendUvarint(b, from)
+	b = binary.AppendUvarint(b, to)
 	b = binary.AppendUvarint(b, uint64(len(m.texts.all)))
 	index := make(map[*text]uint64, len(m.texts.all))
 	for _, s := range slices.Sorted(maps.Keys(m.texts.all)) {
@@ -136,14 +141,16 @@ func (m *Machine) appendState(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(g.ID))
 		b = appendConfig(b, &g.GroupConfig)
 		b = binary.AppendUvarint(b, g.generation)
-		b = binary.AppendUvarint(b, g.fresh)
 		b = binary.AppendUvarint(b, g.dropped)
-		b = binary.AppendUvarint(b, uint64(len(g.early.spans)))
-		at := g.fresh
-		for _, s := range g.early.spans {
-			b = binary.AppendUvarint(b, s.from-at)
-			b = binary.AppendUvarint(b, s.to-s.from)
-			at = s.to
+		for l := range g.fresh {
+			b = binary.AppendUvarint(b, g.fresh[l])
+			b = binary.AppendUvarint(b, uint64(len(g.early[l].spans)))
+			at := g.fresh[l]
+			for _, s := range g.early[l].spans {
+				b = binary.AppendUvarint(b, s.from-at)
+				b = binary.AppendUvarint(b, s.to-s.from)
+				at = s.to
+			}
 		}
 		b = g.appendOut(b, index)
 	}
@@ -160,7 +167,7 @@ func (g *group) appendOut(b []byte, index map[*text]uint64) []byte {
 			x.until = x.grant.until
 		}
 		b = binary.AppendUvarint(b, off-at)
-		b = append(b, byte(x.state))
+		b = append(b, byte(x.state)|byte(x.lane)<<4)
 		b = binary.AppendUvarint(b, uint64(x.attempt))
 		b = binary.AppendVarint(b, int64(x.fence.segment-before.fence.segment))
 		b = binary.AppendVarint(b, int64(x.fence.counter-before.fence.counter))
@@ -183,6 +190,14 @@ func (m *Machine) readState(r *mq.Reader) {
 	if m.committed = r.Uvarint(); m.committed > math.MaxInt64 {
 		r.Fail("committed %d", m.committed)
 	}
+	kept, from, to := r.Uvarint(), r.Uvarint(), r.Uvarint()
+	if r.Err() == nil && (kept > math.MaxInt64 || to > math.MaxInt64 || from > to || from < to && from < kept) {
+		r.Fail("lanes from %d to %d, kept from %d", from, to, kept)
+	}
+	m.lanes.base = kept
+	if from < to {
+		m.lanes.end, m.unknown = from, to
+	}
 	all := []*text{nil}
 	for range r.Count(1) {
 		all = append(all, m.texts.take(r.String()))
@@ -201,29 +216,45 @@ func (m *Machine) readGroup(r *mq.Reader, all []*text) bool {
 	id := mq.GroupID(r.Uvarint())
 	config := readConfig(r)
 	config.ID = id
-	generation, fresh, dropped := r.Uvarint(), r.Uvarint(), r.Uvarint()
-	if r.Err() == nil && (m.groups[id] != nil || fresh < config.Start || fresh > math.MaxInt64 || dropped > fresh-config.Start) {
-		r.Fail("group %d, start %d, fresh %d", id, config.Start, fresh)
+	generation, dropped := r.Uvarint(), r.Uvarint()
+	if r.Err() == nil && (m.groups[id] != nil || config.Start > m.committed || dropped > m.committed-config.Start) {
+		r.Fail("group %d, start %d, dropped %d", id, config.Start, dropped)
 	}
 	if r.Err() != nil {
 		return false
 	}
 	g := m.newGroup(config)
-	g.generation, g.fresh, g.dropped = generation, fresh, dropped
-	at := g.fresh
+	g.generation, g.dropped = generation, dropped
+	for l := range g.fresh {
+		if !m.readFresh(r, g, l) {
+			return false
+		}
+	}
+	if !m.readOut(r, g, all) {
+		return false
+	}
+	g.recount()
+	return true
+}
+
+func (m *Machine) readFresh(r *mq.Reader, g *group, l int) bool {
+	at := r.Uvarint()
+	if r.Err() == nil && (at < g.Start || at > m.committed) {
+		r.Fail("group %d is fresh from %d", g.ID, at)
+	}
+	g.fresh[l] = at
 	for i := range r.Count(2) {
 		from := at + r.Uvarint()
 		to := from + r.Uvarint()
-		if from < at || to <= from || to > m.committed || from == at {
-			r.Fail("early span %d of group %d", i, id)
+		if from <= at || to <= from || to > m.committed {
+			r.Fail("early span %d of group %d", i, g.ID)
 			return false
 		}
-		g.early.spans = append(g.early.spans, span{from, to})
-		g.early.count += to - from
+		g.early[l].spans = append(g.early[l].spans, span{from, to})
+		m.spans++
 		at = to
 	}
-	m.spans += len(g.early.spans)
-	return m.readOut(r, g, all)
+	return r.Err() == nil
 }
 
 func (m *Machine) readOut(r *mq.Reader, g *group, all []*text) bool {
@@ -239,7 +270,8 @@ func (m *Machine) readOut(r *mq.Reader, g *group, all []*text) bool {
 	}
 	for range r.Count(7) {
 		off := at + r.Uvarint()
-		x := message{state: State(r.Byte()), attempt: r.Uint32()}
+		state := r.Byte()
+		x := message{state: State(state & 15), lane: mq.Lane(state >> 4), attempt: r.Uint32()}
 		x.fence.segment = before.fence.segment + uint64(r.Varint())
 		x.fence.counter = before.fence.counter + uint64(r.Varint())
 		x.reason, x.by = pick(), pick()
@@ -251,7 +283,7 @@ func (m *Machine) readOut(r *mq.Reader, g *group, all []*text) bool {
 		if x.state != StateReady {
 			x.until += r.Varint()
 		}
-		if r.Err() == nil && (off < at || off < g.Start || x.state > StateDead || off >= g.fresh && !g.early.has(off) ||
+		if r.Err() == nil && (off < at || off < g.Start || x.state > StateDead || x.lane >= mq.Lanes || g.isFresh(x.lane, off) ||
 			x.until > maxSpan*2 || x.until < -maxSpan*2 || x.fence.counter > math.MaxInt64) {
 			r.Fail("message %d of group %d", off, g.ID)
 		}
@@ -267,14 +299,13 @@ func (m *Machine) readOut(r *mq.Reader, g *group, all []*text) bool {
 // restore puts a message of a checkpoint into its state.
 func (m *Machine) restore(g *group, off uint64, from message, lessee *text) {
 	x := m.newMessage()
-	*x = message{state: StateReady, attempt: from.attempt, fence: from.fence,
+	*x = message{state: StateReady, lane: from.lane, attempt: from.attempt, fence: from.fence,
 		reason: m.texts.take(from.reason.String()), by: m.texts.take(from.by.String())}
 	g.out[off] = x
 	m.messages++
 	switch from.state {
 	case StateLeased:
-		g.count[StateReady]++ // as change finds it
-		g.leaseBy(off, x.attempt, x.fence, from.until, m.texts.take(lessee.String()))
+		g.leaseChanged(off, x, x.attempt, x.fence, from.until, m.texts.take(lessee.String()), 0, 0)
 	case StateReady:
 		g.makeReady(off, x)
 	case StateWaiting:

@@ -8,12 +8,12 @@
 // memory of a group depends on what is out of order, never on its backlog or on what it has settled.
 //
 // Invariants (check.go tests them after each step of the property tests):
-//   - A group's state is a fresh pointer and the messages that are "out": handed out at least once and not
-//     settled for good. Below fresh, what is not out is settled (acked or dropped); from fresh on, what is not
-//     early is untouched. So each offset is in exactly one state, and there is no set of acked offsets to keep:
+//   - A group's state is a fresh pointer per lane and the messages that are "out": handed out at least once and not
+//     settled for good. Below its lane's pointer, what is not out is settled (acked or dropped); from there on, what is
+//     not early is untouched. So each offset is in exactly one state, and there is no set of acked offsets to keep:
 //     it is the complement of what must be remembered anyway.
-//   - early holds the few offsets at or above fresh that are not fresh: a receipt may outlive the record of its
-//     lease (details.md, "Written behind") and then settles a message that this leader never handed out.
+//   - early holds, by lane, the few offsets at or above fresh that are not fresh: a receipt may outlive the record of
+//     its lease (details.md, "Written behind") and then settles a message that this leader never handed out.
 //   - A message's fence (segment number, lease counter) only grows. A receipt counts while its fence is not
 //     lower than the message's: nobody was handed the message after it.
 //   - Nothing that is acked comes back, and nothing dead, but by a record of another kind (seek, redrive).
@@ -64,8 +64,11 @@ type Machine struct {
 	next mq.Position
 	// committed is the end of what groups may see.
 	committed uint64
-	groups    map[mq.GroupID]*group
-	texts     texts
+	lanes     catalog
+	// unknown is the end of the offsets whose lanes must be learnt before anything is applied; see UnknownLanes.
+	unknown uint64
+	groups  map[mq.GroupID]*group
+	texts   texts
 
 	leading bool
 	segment uint64 // number of the open segment, the high part of fences
@@ -133,9 +136,9 @@ func (m *Machine) Commit(next uint64) {
 	if next <= m.committed {
 		return
 	}
-	m.committed = next
+	m.advance(next)
 	for _, g := range m.groups {
-		g.more = g.more || g.fresh < next
+		g.more = g.more || g.freshCount() > 0
 		m.touch(g)
 	}
 	m.done()

@@ -1,6 +1,10 @@
 package delivery
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
 
 // Drop removes what lies below base from every group, because retention has removed the messages. What was not settled
 // is counted as dropped and says so in the trace.
@@ -15,20 +19,23 @@ func (m *Machine) Drop(now int64, base uint64) {
 			m.note(g, now, outDropped, now, "", x)
 			g.drop(x.first, x.count)
 		}
+		for l := range g.fresh { // so that no pointer stays where the lanes are no longer known
+			if g.fresh[l] < base {
+				g.setFresh(mq.Lane(l), base)
+			}
+		}
 	}
+	m.lanes.trim(base)
 	m.done()
 }
 
 // drop forgets the messages from first on.
 func (g *group) drop(first, count uint64) {
-	to, fresh := first+count, g.fresh
-	untouched := first <= fresh && fresh < to
+	to := min(first+count, g.m.committed)
 	forget := func(off uint64, x *message) {
 		g.leave(x)
 		g.remove(off, x)
-		if !untouched || off < fresh { // the others are counted with the fresh ones
-			g.dropped++
-		}
+		g.dropped++
 	}
 	if count > uint64(len(g.out)) {
 		for off, x := range g.out {
@@ -43,37 +50,57 @@ func (g *group) drop(first, count uint64) {
 			}
 		}
 	}
-	if untouched {
-		g.dropped += to - fresh
-		g.setFresh(to)
+	for l := range mq.Lane(mq.Lanes) {
+		g.dropFresh(l, first, to)
 	}
-	g.lowest = max(g.lowest, min(to, g.fresh))
+	g.lowest = max(g.lowest, min(to, g.lowFresh()))
 	g.m.touch(g)
 }
+
+// dropFresh forgets the fresh messages of a lane from first (inclusive) to (exclusive).
+func (g *group) dropFresh(l mq.Lane, first, to uint64) {
+	if low, ok := g.nextFresh(l, 0); g.left[l] == 0 || !ok || low >= to {
+		return
+	} else if low >= first { // nothing below: the pointer moves over all of it
+		n := g.freshBelow(l, to)
+		g.dropped += n
+		g.left[l] -= n
+		g.setFresh(l, to)
+		return
+	}
+	for off, ok := g.nextFresh(l, first); ok && off < to; off, ok = g.nextFresh(l, off) {
+		n := g.freshRun(l, off, to-off)
+		g.dropped += n
+		g.takeFresh(l, off, n)
+	}
+}
+
+// maxDropSpans is how many spans a Drop writes at most for a group. The last one then reaches to the end: it says the
+// same, because only what is not settled is dropped, but a trace of what was settled in it would say so too.
+const maxDropSpans = 1000
 
 // unsettledBelow is the spans below base that are not settled, in order.
 func (g *group) unsettledBelow(base uint64) (out []span) {
 	offsets := g.offsets(func(off uint64, x *message) bool { return off < base })
-	add := func(from, to uint64) {
-		if n := len(out); n > 0 && out[n-1].to == from {
-			out[n-1].to = to
-		} else if from < to {
-			out = append(out, span{from, to})
+	add := func(s span) bool {
+		if n := len(out); n > 0 && out[n-1].to == s.from {
+			out[n-1].to = s.to
+		} else if n == maxDropSpans {
+			out[n-1].to = base
+		} else {
+			out = append(out, s)
 		}
+		return out[len(out)-1].to < base
 	}
-	fresh := g.fresh
-	untouched := func(to uint64) {
-		for fresh < min(to, base) {
-			n := g.untouched(fresh, min(to, base)-fresh)
-			add(fresh, fresh+n)
-			fresh = g.skipEarly(fresh + n)
-		}
-	}
+	from := uint64(0)
 	for _, off := range offsets {
-		untouched(off)
-		add(off, off+1)
+		g.eachFresh(from, off, add)
+		if !add(span{off, off + 1}) {
+			return out
+		}
+		from = off + 1
 	}
-	untouched(base)
+	g.eachFresh(from, base, add)
 	return out
 }
 

@@ -5,13 +5,11 @@ import "slices"
 // span is the offsets from (inclusive) to (exclusive).
 type span struct{ from, to uint64 }
 
-// early is a sorted list of spans that neither overlap nor touch: the offsets at or above a group's fresh pointer
-// that are not fresh. It is empty but for a while after a failover, and bounded by what the leader before
-// had out when it died.
-type early struct {
-	spans []span
-	count uint64
-}
+// early is a sorted list of spans that do not overlap: the offsets of one lane at or above a group's fresh pointer for
+// it that are not fresh. Only offsets of that lane count: between two spans lies at least one of them that is
+// fresh. It is empty but after a failover, where it is bounded by what the leader before had out when it died, and
+// in groups that order by key, where it is bounded by the messages that wait behind their key.
+type early struct{ spans []span }
 
 // at is the index of the first span that ends after off.
 func (e *early) at(off uint64) int {
@@ -24,42 +22,52 @@ func (e *early) at(off uint64) int {
 	return i
 }
 
-func (e *early) has(off uint64) bool {
+func (e *early) has(off uint64) bool { return len(e.spans) > 0 && e.over(off) != off }
+
+// over is off, or the end of the span that has it.
+func (e *early) over(off uint64) uint64 {
 	if len(e.spans) == 0 {
-		return false
+		return off
 	}
-	i := e.at(off)
-	return i < len(e.spans) && e.spans[i].from <= off
+	if i := e.at(off); i < len(e.spans) && e.spans[i].from <= off {
+		return e.spans[i].to
+	}
+	return off
 }
 
-// add takes an offset that it does not have.
-func (e *early) add(off uint64) {
-	i := e.at(off)
-	e.count++
-	before := i > 0 && e.spans[i-1].to == off
-	after := i < len(e.spans) && e.spans[i].from == off+1
+// room is how many of n offsets from off on, which it has not, lie before the next span.
+func (e *early) room(off, n uint64) uint64 {
+	if len(e.spans) == 0 {
+		return n
+	}
+	if i := e.at(off); i < len(e.spans) {
+		n = min(n, e.spans[i].from-off)
+	}
+	return n
+}
+
+// add takes offsets that it does not have. before is the offset of the lane that comes before from, after the one
+// that comes at or after to (from and to themselves if there are none).
+func (e *early) add(from, to, before, after uint64) {
+	i := e.at(from)
+	joinsBefore := i > 0 && e.spans[i-1].to > before
+	joinsAfter := i < len(e.spans) && e.spans[i].from <= after
 	switch {
-	case before && after:
+	case joinsBefore && joinsAfter:
 		e.spans[i-1].to = e.spans[i].to
 		e.spans = slices.Delete(e.spans, i, i+1)
-	case before:
-		e.spans[i-1].to++
-	case after:
-		e.spans[i].from--
+	case joinsBefore:
+		e.spans[i-1].to = to
+	case joinsAfter:
+		e.spans[i].from = from
 	default:
-		e.spans = slices.Insert(e.spans, i, span{off, off + 1})
+		e.spans = slices.Insert(e.spans, i, span{from, to})
 	}
 }
 
-// advance forgets what is below fresh and returns fresh moved over the span that begins there.
-func (e *early) advance(fresh uint64) uint64 {
-	n := 0
-	for n < len(e.spans) && e.spans[n].from <= fresh {
-		s := e.spans[n]
-		e.count -= s.to - s.from
-		fresh = max(fresh, s.to)
-		n++
-	}
-	e.spans = slices.Delete(e.spans, 0, n)
-	return fresh
+// shift takes the first span.
+func (e *early) shift() span {
+	s := e.spans[0]
+	e.spans = slices.Delete(e.spans, 0, 1)
+	return s
 }

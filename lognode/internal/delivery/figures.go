@@ -24,6 +24,13 @@ type GroupFigures struct {
 	Acked     uint64 // since the group's start
 	Dropped   uint64 // removed by retention before they were settled
 	Lag       uint64 // not settled: Fresh, Again, Leased and Waiting
+	Lanes     [mq.Lanes]LaneFigures
+}
+
+// LaneFigures are the numbers of one lane in a group; they sum up to those of the group.
+type LaneFigures struct {
+	Fresh                        uint64
+	Again, Leased, Waiting, Dead int
 }
 
 // Figures are the numbers of a group; false for an unknown one.
@@ -32,11 +39,16 @@ func (m *Machine) Figures(id mq.GroupID) (GroupFigures, bool) {
 	if g == nil {
 		return GroupFigures{}, false
 	}
-	f := GroupFigures{Generation: g.generation, Cursor: g.cursor(), Next: g.fresh, Committed: m.committed,
-		Ready: m.canGive(g), Fresh: m.freshCount(g), Again: g.count[StateReady], Leased: g.count[StateLeased],
+	f := GroupFigures{Generation: g.generation, Cursor: g.cursor(), Next: g.lowFresh(), Committed: m.committed,
+		Ready: m.canGive(g), Fresh: g.freshCount(), Again: g.count[StateReady], Leased: g.count[StateLeased],
 		Waiting: g.count[StateWaiting], Dead: g.count[StateDead], Dropped: g.dropped}
 	f.Lag = f.Fresh + uint64(f.Again+f.Leased+f.Waiting)
-	f.Acked = g.fresh - g.Start + g.early.count - uint64(len(g.out)) - g.dropped
+	f.Acked = m.committed - g.Start - f.Fresh - uint64(len(g.out)) - g.dropped
+	for l := range f.Lanes {
+		of := &g.inLane[l]
+		f.Lanes[l] = LaneFigures{Fresh: g.left[l], Again: of[StateReady], Leased: of[StateLeased], Waiting: of[StateWaiting],
+			Dead: of[StateDead]}
+	}
 	return f, true
 }
 
@@ -47,14 +59,15 @@ func (g *group) cursor() uint64 {
 		x := g.out[off]
 		return x != nil && x.state != StateDead
 	}
-	if g.fresh-g.lowest <= uint64(2*len(g.out)) {
-		for g.lowest < g.fresh && !open(g.lowest) {
+	fresh := g.lowFresh()
+	if fresh-g.lowest <= uint64(2*len(g.out)) {
+		for g.lowest < fresh && !open(g.lowest) {
 			g.lowest++
 		}
 		return g.lowest
 	}
 	if !open(g.lowest) {
-		low := g.fresh
+		low := fresh
 		for off, x := range g.out {
 			if off < low && x.state != StateDead {
 				low = off
@@ -73,6 +86,7 @@ type HeldMessage struct {
 	Until    int64  // leased: the deadline; waiting: when it is ready; dead: when it died; else 0
 	Consumer string // leased: whose lease; else whose attempt failed last
 	Reason   string // why the last attempt failed
+	Lane     mq.Lane
 }
 
 // Held lists the messages of a group in a state (not acked ones) from an offset on, at most limit.
@@ -90,24 +104,25 @@ func (m *Machine) Held(id mq.GroupID, state State, from uint64, limit int) []Hel
 		return out
 	}
 	// Fresh ones have no message; those among early ones may lie between the others.
-	at := max(from, g.fresh)
-	for n := 0; n < limit && at < m.committed; n++ {
-		if at = g.skipEarly(at); at >= m.committed {
-			break
+	n := 0
+	g.eachFresh(from, m.committed, func(s span) bool {
+		for ; s.from < s.to && n < limit; n++ {
+			out = append(out, HeldMessage{Offset: s.from, State: StateReady, Lane: m.lanes.of(s.from)})
+			s.from++
 		}
-		out = append(out, HeldMessage{Offset: at, State: StateReady})
-		at++
-	}
+		return n < limit
+	})
 	slices.SortFunc(out, func(a, b HeldMessage) int { return cmp.Compare(a.Offset, b.Offset) })
 	return out[:min(limit, len(out))]
 }
 
 func (g *group) held(off uint64) HeldMessage {
 	state, x := g.state(off)
-	h := HeldMessage{Offset: off, State: state}
+	h := HeldMessage{Offset: off, State: state, Lane: g.m.lanes.of(off)}
 	if x == nil {
 		return h
 	}
+	h.Lane = x.lane
 	h.Attempt, h.Until, h.Consumer, h.Reason = x.attempt, x.until, x.by.String(), x.reason.String()
 	if x.grant != nil {
 		h.Until, h.Consumer = x.grant.until, x.grant.by.String()

@@ -181,6 +181,7 @@ func (m *Machine) back(now int64, g *group, off uint64, x *message) {
 	attempt := x.attempt - min(x.attempt, 1)
 	m.note(g, now, outReturned, now, "", mark{first: off, count: 1, attempt: attempt, fence: x.fence, due: now})
 	g.giveBack(off, attempt, x.fence)
+	g.refund(x.lane)
 }
 
 // each calls f with each message that gr leases still; f may end the lease.

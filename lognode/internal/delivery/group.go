@@ -96,6 +96,7 @@ func (m *Machine) sorted() []*group {
 func (m *Machine) setGroup(c GroupConfig) {
 	g := m.groups[c.ID]
 	if g == nil {
+		c.Start = min(c.Start, m.committed) // as EnsureGroup had it
 		g = m.newGroup(c)
 	} else if c.Version > g.Version {
 		c.Start = g.Start
@@ -114,7 +115,9 @@ func (m *Machine) removeGroup(id mq.GroupID) {
 		g.leave(x)
 		g.remove(off, x)
 	}
-	m.spans -= len(g.early.spans)
+	for l := range g.early {
+		m.spans -= len(g.early[l].spans)
+	}
 	delete(m.groups, id)
 }
 
@@ -174,6 +177,11 @@ func appendConfig(b []byte, c *GroupConfig) []byte {
 	b = binary.AppendVarint(b, s.Start.Time.Unix())
 	b = binary.AppendUvarint(b, uint64(s.Start.Time.Nanosecond()))
 	b = mq.AppendBytes(b, s.Ordering)
+	w := s.Lanes.Weights
+	b = mq.AppendBytes(b, s.Lanes.Mode)
+	for _, v := range [mq.Lanes]int{w.Critical, w.High, w.Normal, w.Low, w.Background} {
+		b = binary.AppendVarint(b, int64(v))
+	}
 	b = mq.AppendBytes(b, s.Mode)
 	b = binary.AppendVarint(b, int64(s.Lease))
 	b = binary.AppendVarint(b, int64(s.MaxAttempts))
@@ -194,7 +202,13 @@ func readConfig(r *mq.Reader) GroupConfig {
 	s.Start.At = r.String()
 	sec, ns := r.Varint(), r.Uvarint()
 	s.Start.Time = time.Unix(sec, int64(ns%1e9)).UTC()
-	s.Ordering, s.Mode = r.String(), r.String()
+	s.Ordering = r.String()
+	w := &s.Lanes.Weights
+	s.Lanes.Mode = r.String()
+	for _, v := range [mq.Lanes]*int{&w.Critical, &w.High, &w.Normal, &w.Low, &w.Background} {
+		*v = int(r.Varint())
+	}
+	s.Mode = r.String()
 	s.Lease, s.MaxAttempts = mq.Duration(r.Varint()), int(r.Varint())
 	s.Backoff.Initial, s.Backoff.Max = mq.Duration(r.Varint()), mq.Duration(r.Varint())
 	s.Backoff.Multiplier = math.Float64frombits(r.Fixed64())

@@ -57,14 +57,31 @@ func (j *journal) group(id mq.GroupID, change func(*GroupConfig)) {
 
 // cut makes an entry of what the leader has to write and of n messages, and commits it.
 func (j *journal) cut(n int) {
-	e := mq.Entry{Segment: 1, At: j.tail, Stamp: j.now, Records: j.m.TakeRecords(nil), Count: uint32(n)}
-	for n > 0 {
+	lanes := make([]mq.Lane, n)
+	for i := range lanes {
+		lanes[i] = mq.LaneNormal
+	}
+	j.publish(lanes...)
+}
+
+// publish is cut with messages in these lanes.
+func (j *journal) publish(lanes ...mq.Lane) {
+	e := mq.Entry{Segment: 1, At: j.tail, Stamp: j.now, Records: j.m.TakeRecords(nil), Count: uint32(len(lanes))}
+	at := j.tail.Offset
+	for len(lanes) > 0 {
 		var b mq.BatchBuilder
-		for range min(n, mq.MaxBatchMessages) {
-			b.Add(&mq.Message{Value: []byte("v")})
+		for _, l := range lanes[:min(len(lanes), mq.MaxBatchMessages)] {
+			b.Add(&mq.Message{Value: []byte("v"), Lane: l})
 		}
-		e.Records = mq.AppendRecord(e.Records, mq.KindMessages, b.AppendTo(nil, "producer", "gateway", mq.CodecNone, nil))
-		n -= b.Len()
+		body := b.AppendTo(nil, "producer", "gateway", mq.CodecNone, nil)
+		e.Records = mq.AppendRecord(e.Records, mq.KindMessages, body)
+		lanes = lanes[b.Len():]
+		order, err := BatchLanes(body)
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		j.m.Append(at, uint32(b.Len()), order)
+		at += uint64(b.Len())
 	}
 	if len(e.Records) == 0 {
 		return
@@ -74,7 +91,22 @@ func (j *journal) cut(n int) {
 	j.m.Commit(j.tail.Offset)
 }
 
+// learn tells a machine that was loaded from a checkpoint the lanes of what lies before it.
+func learn(t fataler, m *Machine, entries []mq.Entry) {
+	from, to := m.UnknownLanes()
+	if from == to {
+		return
+	}
+	for _, e := range entries {
+		if err := EntryLanes(&e, m.LearnLanes); err != nil {
+			t.Fatalf("learn: %v", err)
+		}
+	}
+	m.LanesLearnt()
+}
+
 func replay(t fataler, m *Machine, entries []mq.Entry) *Machine {
+	learn(t, m, entries)
 	for i := range entries {
 		if entries[i].At.Before(m.Next()) {
 			continue
@@ -165,7 +197,12 @@ func dump(m *Machine, now int64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "committed %d\n", m.committed)
 	for _, g := range m.sorted() {
-		fmt.Fprintf(&b, "group %+v generation %d fresh %d early %v dropped %d\n", g.GroupConfig, g.generation, g.fresh, g.early.spans, g.dropped)
+		fmt.Fprintf(&b, "group %+v generation %d dropped %d\n", g.GroupConfig, g.generation, g.dropped)
+		for l := range mq.Lane(mq.Lanes) { // a pointer may stand anywhere before what is fresh
+			if first, ok := g.nextFresh(l, 0); ok {
+				fmt.Fprintf(&b, "  %s: %d fresh from %d, early %v\n", l, g.left[l], first, g.early[l].spans)
+			}
+		}
 		for _, off := range g.offsets(func(uint64, *message) bool { return true }) {
 			h := g.held(off)
 			if h.State == StateWaiting && h.Until <= now {

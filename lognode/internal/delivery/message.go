@@ -1,5 +1,7 @@
 package delivery
 
+import "github.com/splashdam/splashdam/shared/mq"
+
 // State is where a message is in one group.
 type State uint8
 
@@ -41,6 +43,7 @@ type message struct {
 	inAgain bool
 	// extended says that its lease is about to go on with another deadline: leaving its grant does not end it.
 	extended bool
+	lane     mq.Lane
 	// attempt counts the hand-overs; those that did not happen are taken back.
 	attempt uint32
 	fence   fence

@@ -24,6 +24,8 @@ type world struct {
 	held    []held // every receipt that was ever given, and how
 	next    uint64 // delivery id
 	created uint64
+	lanes   []mq.Lane // of each offset
+	laned   bool      // others than the normal one are in use
 }
 
 type held struct {
@@ -48,6 +50,9 @@ func (w *world) ensure(id mq.GroupID) {
 		c.Version = w.created
 		c.Settings.MaxInFlight = 12
 		c.Settings.Backoff.Jitter = 0.5
+		if id == 2 {
+			c.Settings.Lanes.Mode = mq.LanesStrict
+		}
 	})
 }
 
@@ -90,28 +95,18 @@ func (w *world) receive(id mq.GroupID, n int, stream uint64) {
 		w.t.Fatalf("receive: %v", err)
 	}
 	o := w.groups[id]
-	leased := 0
-	for _, s := range o.state {
-		if s == StateLeased {
-			leased++
-		}
-	}
-	var want []uint64
-	for off := uint64(0); off < w.tail.Offset && len(want) < n && len(want) < 12-leased; off++ {
-		if o.state[off] == StateReady { // the zero value: untouched
-			want = append(want, off)
-		}
-	}
+	want, total := w.expect(o, w.m.groups[id].Settings.Lanes, n)
 	got := offsets(g)
-	if len(got) != len(want) {
-		w.t.Fatalf("got %v, want %v", got, want)
+	if len(got) != total {
+		w.t.Fatalf("got %v, want %d of %v", got, total, want)
 	}
-	must := false
-	for i, r := range receipts(g) {
-		off := r.Offset
-		if off != want[i] {
-			w.t.Fatalf("got %v, want %v", got, want)
+	must, lane := false, mq.LaneCritical
+	for _, r := range receipts(g) {
+		off, l := r.Offset, w.lanes[r.Offset]
+		if l < lane || off != want[l][0] {
+			w.t.Fatalf("got %v, want the first of %v by lane", got, want)
 		}
+		lane, want[l] = l, want[l][1:]
 		f := fence{r.Segment, r.Counter}
 		if !o.fence[off].less(f) {
 			w.t.Fatalf("offset %d: fence %v after %v", off, f, o.fence[off])
@@ -124,6 +119,50 @@ func (w *world) receive(id mq.GroupID, n int, stream uint64) {
 	if must != g.MustCommit || must && !w.m.Urgent() {
 		w.t.Fatalf("must commit %v, urgent %v; want %v", g.MustCommit, w.m.Urgent(), must)
 	}
+}
+
+// expect is what is ready by lane, in order, and how many messages a receive of n must get.
+func (w *world) expect(o *oracle, s mq.LaneSettings, n int) (ready [mq.Lanes][]uint64, total int) {
+	var leased [mq.Lanes]int
+	out := 0
+	for off, l := range w.lanes {
+		switch o.state[uint64(off)] {
+		case StateReady: // the zero value: untouched
+			ready[l] = append(ready[l], uint64(off))
+		case StateLeased:
+			leased[l]++
+			out++
+		}
+	}
+	weights, competing := 0, 0
+	for l := range ready {
+		if len(ready[l]) > 0 {
+			weights += s.Weight(mq.Lane(l))
+			competing++
+		}
+	}
+	for l := range ready {
+		most := len(ready[l])
+		if competing > 1 && !s.Strict() {
+			most = min(most, max(1, 12*s.Weight(mq.Lane(l))/weights)-leased[l])
+		}
+		total += max(0, most)
+	}
+	return ready, max(0, min(total, n, 12-out))
+}
+
+// publish adds n messages in random lanes, or in the normal one.
+func (w *world) publish(t *rapid.T, n int) {
+	lane := rapid.SampledFrom([]mq.Lane{mq.LaneNormal, mq.LaneNormal, mq.LaneCritical, mq.LaneHigh, mq.LaneLow, mq.LaneBackground})
+	at := len(w.lanes)
+	for range n {
+		l := mq.LaneNormal
+		if w.laned {
+			l = lane.Draw(t, "lane")
+		}
+		w.lanes = append(w.lanes, l)
+	}
+	w.journal.publish(w.lanes[at:]...)
 }
 
 // settleAll settles in one call what the oracle then does one by one.
@@ -238,7 +277,7 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		w.settleAll(hs, items)
 	}
 	steps := map[string]func(*rapid.T){
-		"publish": func(t *rapid.T) { w.cut(rapid.IntRange(0, 8).Draw(t, "n")) },
+		"publish": func(t *rapid.T) { w.publish(t, rapid.IntRange(0, 8).Draw(t, "n")) },
 		"group": func(t *rapid.T) {
 			if len(w.groups) < 3 {
 				w.ensure(mq.GroupID(len(w.groups) + 1))
@@ -256,6 +295,7 @@ func (w *world) steps() map[string]func(*rapid.T) {
 			if err != nil || asOf != w.tail {
 				t.Fatalf("checkpoint as of %s: %v", asOf, err)
 			}
+			learn(t, m, w.entries)
 			if err := m.Check(); err != nil {
 				t.Fatalf("checkpoint: %v", err)
 			}
@@ -266,7 +306,7 @@ func (w *world) steps() map[string]func(*rapid.T) {
 			w.replays(m)
 		},
 		"clean failover": func(t *rapid.T) {
-			w.cut(1)
+			w.publish(t, 1)
 			w.failover()
 			w.confirmAll()
 			w.tick(0)
@@ -325,6 +365,15 @@ func (w *world) confirmAll() {
 func TestAgainstMaps(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt, t)
+		rt.Repeat(w.steps())
+	})
+}
+
+// The same with messages in all lanes: within a lane by offset, and as many as the lanes' shares let out.
+func TestLanesAgainstMaps(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt, t)
+		w.laned = true
 		rt.Repeat(w.steps())
 	})
 }

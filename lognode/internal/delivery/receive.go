@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +42,8 @@ type Grant struct {
 	Generation uint64
 	Segment    uint64 // with a run's counters, the fences
 	LeaseUntil int64  // Unix nanoseconds
-	Runs       []Run  // by offset; none: see Why
+	// Runs are in the order in which they are to be handed out: by lane, within one by offset. None: see Why.
+	Runs []Run
 	// MustCommit says that some attempt is not the first: the records must commit before the hand-over.
 	MustCommit bool
 	Why        Why
@@ -55,7 +58,7 @@ func (g *Grant) Messages() int {
 	return n
 }
 
-// Receive hands out what is ready, lowest offset first, and counts the attempts. A caller that can't use all of
+// Receive hands out what is ready, by lanes and lowest offset first in each, and counts the attempts. A caller that can't use all of
 // it gives the rest back with Return.
 func (m *Machine) Receive(now int64, r ReceiveRequest) (Grant, error) {
 	g := m.groups[r.Group]
@@ -77,25 +80,20 @@ func (m *Machine) Receive(now int64, r ReceiveRequest) (Grant, error) {
 	}
 	d := delivered{group: g.ID, generation: g.generation, segment: m.segment, now: now, lease: lease,
 		counter: m.counter + 1, consumer: cut(r.Consumer, mq.MaxConsumerBytes)}
-	d.runs, out.MustCommit = m.pick(g, n)
-	if len(d.runs) == 0 {
+	out.Runs, out.MustCommit = m.pick(g, n)
+	if len(out.Runs) == 0 {
 		if m.full {
 			out.Why = WhyFull
 		}
 		return out, nil
 	}
-	counter := d.counter
-	for i := range d.runs {
-		d.runs[i].Counter = counter
-		counter += uint64(d.runs[i].Count)
-	}
-	m.counter = counter - 1
+	d.runs = m.number(out.Runs)
 	m.scratch = d.append(m.scratch[:0])
 	m.write(mq.KindDelivered, m.scratch, out.MustCommit)
 	gr := m.deliver(g, &d)
 	m.handOut(g, gr, r.Stream, r.Delivery)
 	gr.account = r.Account
-	out.Runs, out.LeaseUntil = d.runs, now+lease
+	out.LeaseUntil = now + lease
 	m.done()
 	return out, nil
 }
@@ -112,57 +110,74 @@ func (m *Machine) limit(g *group, most int) (int, Why) {
 	return max(0, min(most, room, MaxReceive)), WhyNothing
 }
 
-// pick chooses up to n messages: those to be handed out again and the fresh ones, merged by offset. It takes the
-// former out of their heap; deliver does the rest.
+// pick chooses up to n messages, by the shares of the lanes. It takes those to be handed out again out of their heap;
+// deliver does the rest.
 func (m *Machine) pick(g *group, n int) (runs []Run, again bool) {
-	fresh, left := g.fresh, m.freshRoom(g)
+	room := m.freshRoom(g)
+	share := m.share(g, n)
+	for l, n := range share {
+		if n > 0 {
+			runs, again = g.pick(mq.Lane(l), n, &room, runs, again)
+		}
+	}
+	return runs, again
+}
+
+// pick chooses up to n messages of a lane: those to be handed out again and at most room fresh ones, merged by offset.
+func (g *group) pick(l mq.Lane, n int, room *uint64, runs []Run, again bool) ([]Run, bool) {
+	first := len(runs)
+	fresh, hasFresh := g.nextFresh(l, 0)
 	for n > 0 {
-		off, ok := g.nextAgain()
-		if count := g.untouched(fresh, left); count > 0 && (!ok || fresh < off) {
+		off, ok := g.nextAgain(l)
+		if hasFresh && *room > 0 && (!ok || fresh < off) {
 			// A run of fresh messages ends where an early one begins, and what is handed out again is below or
 			// early, so no lower offset is passed over.
-			count = min(count, uint64(n))
-			runs = appendRun(runs, fresh, uint32(count), 1)
+			count := g.freshRun(l, fresh, min(uint64(n), *room))
+			runs = appendRun(runs, first, fresh, uint32(count), 1)
 			n -= int(count)
-			left -= count
-			fresh = g.skipEarly(fresh + count)
+			*room -= count
+			fresh, hasFresh = g.nextFresh(l, fresh+count)
 			continue
 		}
 		if !ok {
 			break
 		}
-		g.popAgain()
+		g.popAgain(l)
 		attempt := g.out[off].attempt + 1
 		again = again || attempt > 1
-		runs = appendRun(runs, off, 1, attempt)
+		runs = appendRun(runs, first, off, 1, attempt)
 		n--
 	}
 	return runs, again
 }
 
-// untouched is how many fresh messages begin at off, at most n.
-func (g *group) untouched(off, n uint64) uint64 {
-	for _, s := range g.early.spans {
-		if s.from >= off {
-			return min(n, s.from-off)
-		}
+// number gives lease counters to runs, by ascending offset whatever their order, and returns them in that order, as they
+// are written: so the fences of a key's messages grow with their offsets across lanes.
+func (m *Machine) number(runs []Run) []Run {
+	less := func(a, b Run) int { return cmp.Compare(a.First, b.First) }
+	sorted := slices.IsSortedFunc(runs, less)
+	order := runs
+	if !sorted {
+		order = slices.Clone(runs)
+		slices.SortFunc(order, less)
 	}
-	return n
+	for i := range order {
+		order[i].Counter = m.counter + 1
+		m.counter += uint64(order[i].Count)
+	}
+	if sorted {
+		return runs
+	}
+	for i := range runs {
+		at, _ := slices.BinarySearchFunc(order, runs[i], less)
+		runs[i].Counter = order[at].Counter
+	}
+	return order
 }
 
-// skipEarly is off, or the end of the span that begins there.
-func (g *group) skipEarly(off uint64) uint64 {
-	if len(g.early.spans) == 0 {
-		return off
-	}
-	if i := g.early.at(off); i < len(g.early.spans) && g.early.spans[i].from <= off {
-		return g.early.spans[i].to
-	}
-	return off
-}
-
-func appendRun(runs []Run, first uint64, count, attempt uint32) []Run {
-	if len(runs) > 0 {
+// appendRun adds to the runs of a lane, which begin at first.
+func appendRun(runs []Run, lane int, first uint64, count, attempt uint32) []Run {
+	if len(runs) > lane {
 		last := &runs[len(runs)-1]
 		if last.First+uint64(last.Count) == first && last.Attempt == attempt {
 			last.Count += count
@@ -188,27 +203,22 @@ func (m *Machine) deliver(g *group, d *delivered) *grant {
 	return gr
 }
 
-// freshCount is how many committed messages of g are untouched.
-func (m *Machine) freshCount(g *group) uint64 {
-	if m.committed <= g.fresh {
-		return 0
-	}
-	return m.committed - g.fresh - g.early.count
-}
-
 // freshRoom is how many of them may be given out before the state is at its bound.
 func (m *Machine) freshRoom(g *group) uint64 {
 	room := MaxCheckpoint - m.Size()
 	if room <= 0 {
 		return 0
 	}
-	return min(m.freshCount(g), uint64(room/sizeMessage+1))
+	return min(g.freshCount(), uint64(room/sizeMessage+1))
 }
 
 // canGive is how many messages a receive without a limit would find.
 func (m *Machine) canGive(g *group) int {
 	n, _ := m.limit(g, MaxReceive)
 	have := uint64(g.count[StateReady]) + m.freshRoom(g)
+	if n > 0 && m.lanes.used {
+		have = min(have, uint64(m.shareable(g)))
+	}
 	return int(min(uint64(n), have))
 }
 

@@ -133,11 +133,12 @@ func extension(g *group, lease int64) int64 {
 
 // state is where the message at off is, and the message if it is out.
 func (g *group) state(off uint64) (State, *message) {
-	if off < g.fresh || len(g.early.spans) > 0 {
+	l := g.m.lanes.of(off)
+	if off < g.fresh[l] || len(g.early[l].spans) > 0 {
 		if x := g.out[off]; x != nil {
 			return x.state, x
 		}
-		if off < g.fresh || g.early.has(off) {
+		if !g.isFresh(l, off) {
 			return StateAcked, nil
 		}
 	}

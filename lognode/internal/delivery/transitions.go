@@ -1,16 +1,23 @@
 package delivery
 
+import "github.com/splashdam/splashdam/shared/mq"
+
 // group is one group's state in this partition. See the package comment for its invariants.
 type group struct {
 	m *Machine
 	GroupConfig
 	generation uint64
-	fresh      uint64
-	out        map[uint64]*message
-	early      early
-	count      [states]int // of out, by state
-	// again has the offsets of the ready messages in out, and some that are so no more.
-	again heap[uint64]
+	// fresh, early and left are by lane; see fresh.go.
+	fresh  [mq.Lanes]uint64
+	early  [mq.Lanes]early
+	left   [mq.Lanes]uint64
+	out    map[uint64]*message
+	count  [states]int // of out, by state
+	inLane [mq.Lanes][states]int
+	// again has, by lane, the offsets of the ready messages in out, and some that are so no more.
+	again [mq.Lanes]heap[uint64]
+	// credit is what each lane is owed of the next hand-overs; see share.go. It dies with the leader.
+	credit [mq.Lanes]int
 	// last is where leaseUntil adds to, if it fits.
 	last    *grant
 	lastID  uint64
@@ -21,54 +28,42 @@ type group struct {
 }
 
 func (m *Machine) newGroup(c GroupConfig) *group {
-	g := &group{m: m, GroupConfig: c, generation: 1, fresh: c.Start, lowest: c.Start, out: map[uint64]*message{}}
-	g.again.less = func(a, b uint64) bool { return a < b }
+	g := &group{m: m, GroupConfig: c, generation: 1, lowest: c.Start, out: map[uint64]*message{}}
+	less := func(a, b uint64) bool { return a < b }
+	for l := range g.again {
+		g.again[l].less = less
+		g.fresh[l] = c.Start
+	}
 	m.groups[c.ID] = g
+	g.recount()
 	return g
 }
 
 // change takes the message at off out of its state so that the caller can put it into another one. It is nil if
 // the message is settled: a record about it is then of no effect.
 func (g *group) change(off uint64) *message {
-	if off < g.fresh || len(g.early.spans) > 0 {
+	l := g.m.lanes.of(off)
+	if off < g.fresh[l] || len(g.early[l].spans) > 0 {
 		if x := g.out[off]; x != nil {
 			g.leave(x)
 			return x
 		}
-		if off < g.fresh || g.early.has(off) {
+		if !g.isFresh(l, off) {
 			return nil
 		}
 	}
 	x := g.m.newMessage()
+	x.lane = l
 	g.out[off] = x
 	g.m.messages++
-	g.takeFresh(off)
+	g.takeFresh(l, off, 1)
 	return x
-}
-
-// takeFresh marks an untouched offset as no longer fresh.
-func (g *group) takeFresh(off uint64) {
-	if off == g.fresh {
-		g.setFresh(off + 1)
-		return
-	}
-	g.m.spans -= len(g.early.spans)
-	g.early.add(off)
-	g.m.spans += len(g.early.spans)
-}
-
-func (g *group) setFresh(off uint64) {
-	g.fresh = off
-	if len(g.early.spans) > 0 {
-		g.m.spans -= len(g.early.spans)
-		g.fresh = g.early.advance(off)
-		g.m.spans += len(g.early.spans)
-	}
 }
 
 // leave takes x out of the counts and out of its grant, and notes whose lease ended.
 func (g *group) leave(x *message) {
 	g.count[x.state]--
+	g.inLane[x.lane][x.state]--
 	x.until = 0
 	if gr := x.grant; gr != nil {
 		x.grant = nil
@@ -82,6 +77,7 @@ func (g *group) leave(x *message) {
 func (g *group) enter(x *message, s State) {
 	x.state = s
 	g.count[s]++
+	g.inLane[x.lane][s]++
 	g.m.touch(g)
 }
 
@@ -125,6 +121,11 @@ func (g *group) leaseBy(off uint64, attempt uint32, f fence, until int64, by *te
 		return
 	}
 	x.extended = false
+	g.leaseChanged(off, x, attempt, f, until, by, stream, account)
+}
+
+// leaseChanged is leaseBy for a message that has left its state.
+func (g *group) leaseChanged(off uint64, x *message, attempt uint32, f fence, until int64, by *text, stream, account uint64) {
 	gr := g.last
 	if gr == nil || gr.id != g.lastID || gr.until != until || gr.by != by || gr.size >= MaxReceive || gr.stream != stream || gr.account != account {
 		gr = g.m.newGrant(g, until, by)
@@ -145,8 +146,8 @@ func (g *group) ack(off uint64) {
 	if x := g.out[off]; x != nil {
 		g.leave(x)
 		g.remove(off, x)
-	} else if off >= g.fresh && !g.early.has(off) {
-		g.takeFresh(off)
+	} else if l := g.m.lanes.of(off); g.isFresh(l, off) {
+		g.takeFresh(l, off, 1)
 	}
 	g.m.touch(g)
 }
@@ -220,9 +221,10 @@ func (g *group) makeReady(off uint64, x *message) {
 		return
 	}
 	x.inAgain = true
-	g.again.push(off)
-	if tooStale(len(g.again.items), g.count[StateReady]) {
-		g.again.prune(func(off uint64) bool {
+	again := &g.again[x.lane]
+	again.push(off)
+	if tooStale(len(again.items), g.inLane[x.lane][StateReady]) {
+		again.prune(func(off uint64) bool {
 			x := g.out[off]
 			if x == nil || x.state != StateReady {
 				if x != nil {
@@ -235,21 +237,21 @@ func (g *group) makeReady(off uint64, x *message) {
 	}
 }
 
-// nextAgain is the lowest offset to hand out again.
-func (g *group) nextAgain() (uint64, bool) {
-	for len(g.again.items) > 0 {
-		off := g.again.items[0]
+// nextAgain is the lowest offset of a lane to hand out again.
+func (g *group) nextAgain(l mq.Lane) (uint64, bool) {
+	for len(g.again[l].items) > 0 {
+		off := g.again[l].items[0]
 		x := g.out[off]
 		if x != nil && x.state == StateReady {
 			return off, true
 		}
-		g.popAgain()
+		g.popAgain(l)
 	}
 	return 0, false
 }
 
-func (g *group) popAgain() {
-	if x := g.out[g.again.pop()]; x != nil {
+func (g *group) popAgain(l mq.Lane) {
+	if x := g.out[g.again[l].pop()]; x != nil {
 		x.inAgain = false
 	}
 }
