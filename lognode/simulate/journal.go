@@ -97,6 +97,9 @@ func (p *partition) load(o *loaded, done func(error)) {
 		if o.machine = delivery.New(p.id); err == nil && parts != nil {
 			o.machine, asOf, err = delivery.LoadCheckpoint(p.id, parts)
 		}
+		if err == nil {
+			err = learnLanes(o.machine, all)
+		}
 		for i := 0; err == nil && i < len(all); i++ {
 			e := &all[i]
 			if o.prev, o.stamp = e.At, e.Stamp; e.At.Before(asOf) {
@@ -112,6 +115,20 @@ func (p *partition) load(o *loaded, done func(error)) {
 		}
 		done(err)
 	})
+}
+
+// learnLanes tells a machine that was loaded from a checkpoint the lanes of the messages below it.
+func learnLanes(m *delivery.Machine, all []mq.Entry) error {
+	if from, to := m.UnknownLanes(); from == to {
+		return nil
+	}
+	for i := range all {
+		if err := delivery.EntryLanes(&all[i], m.LearnLanes); err != nil {
+			return err
+		}
+	}
+	m.LanesLearnt()
+	return nil
 }
 
 // newestCheckpoint looks back for the newest checkpoint of which all parts are there; nil if there is none.

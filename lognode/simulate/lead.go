@@ -3,6 +3,7 @@ package simulate
 import (
 	"fmt"
 
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -78,6 +79,12 @@ func (p *partition) place(l *leadership) bool {
 	e.PutHeader(data)
 	first := e.At.Offset
 	for _, b := range l.batches[:n] {
+		lanes, err := delivery.BatchLanes(b.body)
+		if err != nil {
+			p.stop(err)
+			return false
+		}
+		l.machine.Append(first, b.count, lanes)
 		ok := Appended{First: first, Count: b.count, Segment: e.Segment, Next: e.Next()}
 		reply := b.reply
 		done := func(err error) { reply(ok, err) }

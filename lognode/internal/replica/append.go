@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/frame"
@@ -36,6 +37,11 @@ func (p *Partition) Append(body []byte, count int, reply Reply) {
 		p.env.Waiting.Add(-int64(len(body)))
 		reply.fail(err)
 	}
+	lanes, err := delivery.BatchLanes(body)
+	if err != nil {
+		fail(mqerr.New(mqerr.InvalidRequest, "batch: %w", err))
+		return
+	}
 	p.serve(fail, func(l *leadership) {
 		switch {
 		case !p.env.Store.PublishAllowed():
@@ -45,7 +51,7 @@ func (p *Partition) Append(body []byte, count int, reply Reply) {
 			fail(mqerr.New(mqerr.StorageFull, "the topic has reached retention.bytes, and groups have not settled its oldest messages"))
 			return
 		}
-		l.batches = append(l.batches, batch{body, uint32(count), reply})
+		l.batches = append(l.batches, batch{body, uint32(count), lanes, reply})
 		l.batchBytes += len(body)
 	})
 }
@@ -120,6 +126,7 @@ func (p *Partition) place(l *leadership) bool {
 	first := e.At.Offset
 	for i := range n {
 		b := &l.batches[i]
+		l.machine.Append(first, b.count, b.lanes)
 		done := appended(b.reply, frame.Appended{First: first, Count: b.count, Stamp: e.Stamp})
 		l.await = append(l.await, waiting{e.Next(), done})
 		first += uint64(b.count)

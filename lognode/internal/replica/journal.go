@@ -37,6 +37,8 @@ func (p *Partition) load(ctx context.Context, o *loaded) error {
 		o.machine = delivery.New(p.id)
 	} else if o.machine, asOf, err = delivery.LoadCheckpoint(p.id, parts); err != nil {
 		return err
+	} else if err := p.learnLanes(ctx, o.chain, o.machine); err != nil {
+		return err
 	}
 	for i := range o.chain {
 		s := &o.chain[i]
@@ -57,6 +59,27 @@ func (p *Partition) load(ctx context.Context, o *loaded) error {
 			return errStop
 		})
 	}
+	return nil
+}
+
+// learnLanes tells a machine that was loaded from a checkpoint the lanes of the messages below it, if any but the normal
+// one are in use there.
+func (p *Partition) learnLanes(ctx context.Context, chain []mq.Segment, m *delivery.Machine) error {
+	from, to := m.UnknownLanes()
+	if from == to {
+		return nil
+	}
+	for i := range chain {
+		s := &chain[i]
+		if s.End.Offset <= from || s.Base.Offset >= to {
+			continue
+		}
+		err := p.walk(ctx, s, s.Base, func(e *mq.Entry) error { return delivery.EntryLanes(e, m.LearnLanes) })
+		if err != nil {
+			return fmt.Errorf("reading the lanes of segment %d: %w", s.ID, err)
+		}
+	}
+	m.LanesLearnt()
 	return nil
 }
 

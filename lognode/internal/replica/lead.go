@@ -47,6 +47,7 @@ type leadership struct {
 type batch struct {
 	body  []byte
 	count uint32
+	lanes []mq.Lane // nil: all normal
 	reply Reply
 }
 
