@@ -9,22 +9,46 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/splashdam/splashdam/deploy/cluster"
 )
 
 // failover is one way to lose a leader. do begins it, undo brings the node back.
 type failover struct {
 	name     string
-	do, undo func(ctx context.Context, m *cluster.Member) error
+	do, undo func(r *rig, ctx context.Context, m *cluster.Member) error
 }
 
 var failovers = []failover{
-	{"node stopped in order", func(ctx context.Context, m *cluster.Member) error { return m.Stop(ctx) },
-		func(ctx context.Context, m *cluster.Member) error { return m.Start(ctx) }},
-	{"leader kill -9", func(_ context.Context, m *cluster.Member) error { return m.Kill() },
-		func(ctx context.Context, m *cluster.Member) error { return m.Start(ctx) }},
-	{"leader SIGSTOP", func(_ context.Context, m *cluster.Member) error { return m.Pause() },
-		func(_ context.Context, m *cluster.Member) error { return m.Resume() }},
+	{"leaders moved", (*rig).moveAll, func(*rig, context.Context, *cluster.Member) error { return nil }},
+	{"node stopped in order", func(_ *rig, ctx context.Context, m *cluster.Member) error { return m.Stop(ctx) }, startAgain},
+	{"leader kill -9", func(_ *rig, _ context.Context, m *cluster.Member) error { return m.Kill() }, startAgain},
+	{"leader SIGSTOP", func(_ *rig, _ context.Context, m *cluster.Member) error { return m.Pause() },
+		func(_ *rig, _ context.Context, m *cluster.Member) error { return m.Resume() }},
+}
+
+func startAgain(_ *rig, ctx context.Context, m *cluster.Member) error { return m.Start(ctx) }
+
+// moveAll moves every partition that a node leads to another node, all at once.
+func (r *rig) moveAll(ctx context.Context, m *cluster.Member) error {
+	leads, err := r.leads(ctx)
+	if err != nil {
+		return err
+	}
+	var all errgroup.Group
+	for i := range leads {
+		if r.cluster.Node(i) != m {
+			continue
+		}
+		for _, p := range leads[i] {
+			all.Go(func() error {
+				_, err := r.any.MoveLeader(ctx, r.traffic.topic, uint32(p), "")
+				return err
+			})
+		}
+	}
+	return all.Wait()
 }
 
 // TestFailovers measures the write gap of each partition whose leader goes away, -failovers times for each way. It
@@ -86,7 +110,7 @@ func (r *rig) failover(ctx context.Context, f failover) ([]time.Duration, error)
 	r.counts[f.name]++
 	r.traffic.gaps.begin(f.name)
 	before := r.traffic.gaps.counts()
-	if err := f.do(ctx, m); err != nil {
+	if err := f.do(r, ctx, m); err != nil {
 		return nil, err
 	}
 	// The node stays away until all of its partitions are written to again.
@@ -99,7 +123,7 @@ func (r *rig) failover(ctx context.Context, f failover) ([]time.Duration, error)
 		out = append(out, lengths[p])
 	}
 	r.say("%s: %v", f.name, out)
-	if err := f.undo(ctx, m); err != nil {
+	if err := f.undo(r, ctx, m); err != nil {
 		return nil, err
 	}
 	return out, r.calm(ctx)

@@ -27,6 +27,7 @@ var faults = []fault{
 	{name: "node frozen", often: 3, run: freezeNode},
 	{name: "node frozen briefly", often: 2, run: freezeBriefly},
 	{name: "node restart", often: 2, run: restartNode},
+	{name: "leaders moved", often: 2, run: moveLeaders},
 	{name: "gateway kill -9", often: 2, run: killGateway},
 	{name: "gateway frozen", often: 1, run: freezeGateway},
 	{name: "gateway restart", often: 1, run: restartGateway},
@@ -116,6 +117,17 @@ func freezeNode(r *rig, ctx context.Context) error {
 }
 
 func freezeBriefly(r *rig, ctx context.Context) error { return r.freeze(ctx, r.anyNode(), r.away()/3) }
+
+// moveLeaders is an operator's wish. It may come while the cluster is not whole, and is then refused: no harm.
+func moveLeaders(r *rig, ctx context.Context) error {
+	m := r.leading(ctx)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := r.moveAll(ctx, m); err != nil {
+		r.say("moving the leaders away from %s: %v", m.Name(), err)
+	}
+	return nil
+}
 
 func restartNode(r *rig, ctx context.Context) error { return r.restart(ctx, r.anyNode()) }
 
