@@ -7,6 +7,7 @@ import (
 
 	"github.com/splashdam/splashdam/coordinator/internal/balance"
 	"github.com/splashdam/splashdam/coordinator/internal/seal"
+	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
@@ -33,6 +34,7 @@ func (k *controller) wishes(ctx context.Context, heads []mq.Head, c *seal.Cluste
 			}
 		}
 	}
+	k.forces(ctx, open, c)
 	now := time.Now()
 	if now.Sub(k.balanced) < balanceEvery || c.Stormy || len(c.Prefer) > 0 {
 		return
@@ -62,4 +64,20 @@ func (k *controller) leads(heads []mq.Head, c *seal.Cluster) []balance.Partition
 		}
 	}
 	return out
+}
+
+// forces fills in which partitions an operator forces, and forgets the wishes that are over.
+func (k *controller) forces(ctx context.Context, open map[mq.PartitionID]*mq.Segment, c *seal.Cluster) {
+	now := time.Now()
+	for p, f := range k.view.Forces() {
+		s, known := open[p]
+		switch {
+		case s != nil && f.Stands(s.ID, now):
+			c.Forced[p] = &f
+		case !known || s == nil || s.ID > f.Segment || now.Sub(f.At) >= meta.ForceFor:
+			if err := k.store.ForgetForce(ctx, p); err != nil {
+				k.log.Debug("a force that is over could not be forgotten", "partition", p, "err", err)
+			}
+		}
+	}
 }

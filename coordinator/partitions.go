@@ -12,7 +12,7 @@ import (
 
 // urgency orders the targets of a round: first who can't work, then who could do better.
 var urgency = map[seal.Reason]int{
-	seal.Restarted: 0, seal.Gone: 0, seal.Suspected: 0, seal.Flagged: 0, seal.First: 1, seal.Asked: 2, seal.Moving: 3, seal.Redundancy: 3,
+	seal.Forced: 0, seal.Restarted: 0, seal.Gone: 0, seal.Suspected: 0, seal.Flagged: 0, seal.First: 1, seal.Asked: 2, seal.Moving: 3, seal.Redundancy: 3,
 }
 
 // pulse asks all live nodes whether they answer; who does not is suspect until the next pulse.
@@ -46,6 +46,7 @@ func (k *controller) partitions(ctx context.Context) (more bool, due int64) {
 	k.calls.Keep(k.book.addrs())
 	cluster := k.observe(now)
 	k.wishes(ctx, heads, &cluster)
+	k.suffixes(ctx, heads, &cluster)
 	targets, due := k.targets(heads, &cluster)
 	k.figures.waiting.Set(float64(k.waiting()))
 	if len(targets) == 0 {
@@ -111,6 +112,7 @@ func (k *controller) observe(now time.Time) seal.Cluster {
 		Now: now.UnixNano(), Alive: map[mq.StoreID]uint64{}, Suspect: k.suspect, Stormy: now.Before(k.calm),
 		Flagged: map[mq.SegmentID]bool{}, Asked: map[mq.SegmentID]bool{}, Opening: map[mq.SegmentID]bool{},
 		Moved: map[mq.PartitionID]bool{}, Drained: map[mq.StoreID]bool{}, Prefer: map[mq.PartitionID]mq.StoreID{},
+		Forced: map[mq.PartitionID]*meta.Force{},
 	}
 	for store, p := range k.book.nodes {
 		if p.live {

@@ -114,8 +114,9 @@ func (r *repairs) alive() map[mq.StoreID]repair.Node {
 }
 
 func (r *repairs) cluster(alive map[mq.StoreID]repair.Node, now time.Time) *repair.Cluster {
-	c := &repair.Cluster{Alive: alive, Lost: map[mq.StoreID]bool{}, Copied: map[mq.StoreID]map[mq.SegmentID]bool{}}
+	c := &repair.Cluster{Alive: alive, Lost: map[mq.StoreID]bool{}, Away: map[mq.StoreID]bool{}, Copied: map[mq.StoreID]map[mq.SegmentID]bool{}}
 	for store, since := range r.away {
+		c.Away[store] = true
 		if now.Sub(since) >= r.cfg.RepairAfter {
 			c.Lost[store] = true
 		}
@@ -124,7 +125,8 @@ func (r *repairs) cluster(alive map[mq.StoreID]repair.Node, now time.Time) *repa
 		if n.Draining {
 			c.Lost[n.Store] = true
 		} else if n.Full {
-			delete(c.Lost, n.Store) // it takes nothing new and keeps what it has
+			delete(c.Lost, n.Store)
+			delete(c.Away, n.Store) // it takes nothing new and keeps what it has
 		}
 	}
 	for _, rep := range r.view.Reports() {

@@ -47,7 +47,7 @@ func (g *Gateway) summary(t meta.Topic, figures map[mq.PartitionID]told[*mqpb.Pa
 			}
 			continue
 		}
-		out.Messages += f.answer.GetNext() - min(f.answer.GetFirst(), f.answer.GetNext())
+		out.Messages += kept(f.answer)
 		out.Bytes += f.answer.GetBytes()
 		out.PublishRate += f.answer.GetPublishRate()
 		out.DeliverRate += f.answer.GetDeliverRate()
@@ -107,9 +107,27 @@ func (g *Gateway) alive(r mq.Replica) bool {
 	return ok && n.Store == r.Store
 }
 
+// kept is how many messages a partition keeps: not what is recorded as lost.
+func kept(f *mqpb.PartitionFigures) uint64 {
+	n := f.GetNext() - min(f.GetFirst(), f.GetNext())
+	return n - min(n, f.GetLost())
+}
+
+// describeHoles are the ranges of a partition that are recorded as lost.
+func describeHoles(holes []mq.Hole) []api.LostRange {
+	var out []api.LostRange
+	for _, h := range holes {
+		if h.From.Offset < h.To.Offset {
+			out = append(out, api.LostRange{From: h.From.Offset, To: h.To.Offset, At: h.At.UTC(), Forced: h.By != "", By: h.By, Node: h.Node})
+		}
+	}
+	return out
+}
+
 func (g *Gateway) describePartition(p mq.PartitionID, f told[*mqpb.PartitionFigures]) api.Partition {
 	h, _ := g.view.Head(p)
-	out := api.Partition{Partition: p.Number, State: g.partitionState(&h), AckQuorum: h.Quorum, Replicas: []api.Replica{}}
+	out := api.Partition{Partition: p.Number, State: g.partitionState(&h), AckQuorum: h.Quorum, Replicas: []api.Replica{},
+		Lost: describeHoles(h.Holes)}
 	if h.Open != nil {
 		out.Leader, out.AckQuorum = h.Open.LeaderNode(), h.Open.Quorum
 		for _, r := range h.Open.Replicas {
@@ -125,7 +143,7 @@ func (g *Gateway) describePartition(p mq.PartitionID, f told[*mqpb.PartitionFigu
 	}
 	a := f.answer
 	out.FirstOffset, out.NextOffset, out.Bytes, out.Segments = a.GetFirst(), a.GetNext(), a.GetBytes(), a.GetSegments()
-	out.Messages = a.GetNext() - min(a.GetFirst(), a.GetNext())
+	out.Messages = kept(a)
 	out.PublishRate, out.DeliverRate = a.GetPublishRate(), a.GetDeliverRate()
 	for i := range out.Replicas {
 		for _, follower := range a.GetFollowers() {

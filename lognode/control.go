@@ -37,7 +37,11 @@ func gather(ctx context.Context, n int, ask func(i int, done func())) error {
 
 // Probe answers what this store knows of segments and changes nothing.
 func (s *server) Probe(ctx context.Context, req *mqpb.ProbeRequest) (*mqpb.ProbeResponse, error) {
-	states, err := s.states(ctx, req.Segments, func(p *replica.Partition, id mq.SegmentID, answer func(replica.State)) {
+	ids := req.Segments
+	if !s.node.env.Follows(req.Fence) {
+		ids = nil // what is missing in an answer is unknown
+	}
+	states, err := s.states(ctx, ids, func(p *replica.Partition, id mq.SegmentID, answer func(replica.State)) {
 		p.Probe(id, answer)
 	})
 	return &mqpb.ProbeResponse{Node: mqpb.FromIncarnation(s.node.store.Identity()), Segments: states}, err
@@ -71,6 +75,14 @@ func (s *server) states(ctx context.Context, ids []uint64, ask func(*replica.Par
 // one sync, and answers the tails (R2).
 func (s *server) Seal(ctx context.Context, req *mqpb.SealRequest) (*mqpb.SealResponse, error) {
 	n := s.node
+	if f := req.Fence; f != nil {
+		if !n.env.Follows(f) {
+			return &mqpb.SealResponse{Node: mqpb.FromIncarnation(n.store.Identity())}, nil
+		}
+		if err := n.store.SetNamed(f.Partition.MQ(), f.Number, f.Revision); err != nil {
+			return nil, status.Errorf(codes.Internal, "remembering segment number %d: %v", f.Number, err)
+		}
+	}
 	known := make([]bool, len(req.Segments))
 	err := gather(ctx, len(req.Segments), func(i int, done func()) {
 		id := mq.SegmentID(req.Segments[i])
@@ -306,6 +318,9 @@ func (s *server) CopyEntries(ctx context.Context, req *mqpb.CopyEntriesRequest) 
 	p := s.node.holder(id)
 	if p == nil {
 		return &mqpb.CopyEntriesResponse{Reason: "the segment is not held here"}, nil
+	}
+	if !s.node.env.Follows(req.Fence) {
+		return &mqpb.CopyEntriesResponse{Reason: "a later segment of the partition was seen here (R7)"}, nil
 	}
 	entries := make([]mq.Entry, len(req.Entries))
 	for i, raw := range req.Entries {

@@ -18,6 +18,7 @@ func (n *Node) follow() {
 			if seen[h.Partition] < h.Revision {
 				seen[h.Partition] = h.Revision
 				n.partition(h.Partition).SetHead(h)
+				n.toCopy(&h)
 			}
 		}
 		n.left(seen)

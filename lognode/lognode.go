@@ -48,6 +48,8 @@ type Node struct {
 	mu         sync.Mutex
 	partitions map[mq.PartitionID]*replica.Partition
 	streams    uint64 // the last gateway stream's number
+	repairing  map[mq.SegmentID]bool
+	copies     chan struct{} // capacity 1: a segment is to be copied at once
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -64,7 +66,7 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger, reg prometheus.Reg
 		return nil, fmt.Errorf("lognode: %w", err)
 	}
 	n := &Node{cfg: cfg, log: log.With("node", cfg.Name), partitions: map[mq.PartitionID]*replica.Partition{},
-		failed: make(chan error, 1)}
+		failed: make(chan error, 1), repairing: map[mq.SegmentID]bool{}, copies: make(chan struct{}, 1)}
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := n.start(ctx, reg); err != nil {
 		return nil, errors.Join(fmt.Errorf("lognode %s: %w", cfg.Name, err), n.close(context.WithoutCancel(ctx)))
@@ -92,7 +94,7 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 	n.wants = newWants(n)
 	n.env = &replica.Env{Log: n.log, Store: n.store, Peers: n.peers, Chain: chain{n.meta, n.view}, Timers: replica.NewTimers(),
 		Cache: &replica.EntryCache{}, Wake: n.wakeGateways, WantSeal: n.wants.seal, Opening: n.wants.opens,
-		Metrics: replica.NewMetrics(reg), SegmentBytes: n.cfg.SegmentBytes, Readers: make(chan struct{}, maxReaders)}
+		Metrics: replica.NewMetrics(reg), SegmentBytes: n.cfg.SegmentBytes, SealHere: (&server{node: n}).Seal, Readers: make(chan struct{}, maxReaders)}
 	for _, info := range n.store.Segments() {
 		n.partition(info.Segment.Partition).Adopt(info)
 	}
@@ -104,6 +106,7 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 	n.goRun(n.tidy)
 	n.goRun(n.repair)
 	n.goRun(n.deriveFooters)
+	n.goRun(n.copyAtOnce)
 	n.goRun(n.watchStore)
 	if n.standing, err = n.register(ctx); err != nil {
 		return err

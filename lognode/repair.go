@@ -70,11 +70,62 @@ func (n *Node) repair() {
 	}
 }
 
-func (n *Node) repairOne(s *mq.Segment, taken func(context.Context, int) error) {
-	id := n.store.Identity().Store
-	if !s.Holds(id) || n.ctx.Err() != nil {
+// copyAtOnce copies the last sealed segments that this node is to take over, without a rate: their partitions may be
+// waiting for it (replication.md step 6).
+func (n *Node) copyAtOnce() {
+	unlimited := func(context.Context, int) error { return nil }
+	tick := time.NewTicker(repairLast) // what could not be copied when the word came
+	defer tick.Stop()
+	for {
+		select {
+		case <-n.copies:
+		case <-tick.C:
+		case <-n.ctx.Done():
+			return
+		}
+		id := n.store.Identity().Store
+		for _, h := range n.view.HeadsOf(id) {
+			if h.Last != nil && len(h.Last.Adding) > 0 && h.Last.ReplicaIndex(id) < 0 {
+				n.repairOne(h.Last, unlimited)
+			}
+		}
+	}
+}
+
+// toCopy tells copyAtOnce of a head.
+func (n *Node) toCopy(h *mq.Head) {
+	if id := n.store.Identity().Store; h.Last == nil || !h.Last.Holds(id) || h.Last.ReplicaIndex(id) >= 0 {
 		return
 	}
+	select {
+	case n.copies <- struct{}{}:
+	default:
+	}
+}
+
+// claim takes a segment's copy for one of the loops that repair; false if another one is at it.
+func (n *Node) claim(id mq.SegmentID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.repairing[id] {
+		return false
+	}
+	n.repairing[id] = true
+	return true
+}
+
+func (n *Node) unclaim(id mq.SegmentID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.repairing, id)
+}
+
+func (n *Node) repairOne(s *mq.Segment, taken func(context.Context, int) error) {
+	id := n.store.Identity().Store
+	if !s.Holds(id) || n.ctx.Err() != nil || !n.claim(s.ID) {
+		return
+	}
+	defer n.unclaim(s.ID)
 	if !replica.Resident(n.store, s) {
 		n.log.Info("repairing a copy", "segment", s.ID, "partition", s.Partition, "end", s.End)
 		if err := n.partition(s.Partition).Repair(n.ctx, s, taken); err != nil {

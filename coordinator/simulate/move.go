@@ -179,7 +179,7 @@ func (m *move) create() {
 			takers = append(takers, seal.Taker{Node: n, Incarnation: x.Incarnation})
 		}
 	}
-	next, _, ok := seal.Plan(m.head(), m.end, m.replicas(), takers, "")
+	next, _, ok := seal.Plan(m.head(), m.end, m.replicas(), takers, "", nil)
 	if !ok {
 		m.waits("no plan")
 		return
@@ -222,7 +222,7 @@ func (m *move) make(next mq.Segment) {
 
 // open is step 5.
 func (m *move) open() {
-	head, displaced := seal.Chain(*m.head(), m.end, m.next)
+	head, displaced := seal.Chain(*m.head(), m.end, m.next, nil)
 	m.k.host.Open(head, displaced, func(opened, known bool, revision int64) {
 		switch {
 		case !known:

@@ -70,8 +70,22 @@ type Partition struct {
 	Segments    uint64    `json:"segments"`
 	PublishRate float64   `json:"publish_rate"`
 	DeliverRate float64   `json:"deliver_rate"`
+	// Lost are the ranges of offsets that are recorded as lost; reads there answer 410 lost.
+	Lost []LostRange `json:"lost,omitempty"`
 	// Error says why there are no figures: the leader did not answer.
 	Error *ItemError `json:"error,omitempty"`
+}
+
+// LostRange is a range of offsets of a partition that is recorded as lost, from From (inclusive) to To (exclusive).
+// Most of them are offsets that were never given: a forced partition goes on 2^32 further.
+type LostRange struct {
+	From uint64    `json:"from"`
+	To   uint64    `json:"to"`
+	At   time.Time `json:"at"`
+	// Forced: an operator said so. Otherwise nothing in the range was ever acknowledged.
+	Forced bool   `json:"forced"`
+	By     string `json:"by,omitempty"`   // who said so
+	Node   string `json:"node,omitempty"` // the replica that was named to go on with
 }
 
 // Replica is one holder of a partition's open segment.

@@ -2,6 +2,8 @@ package meta
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -156,6 +158,55 @@ func (s *Store) DropSegments(ctx context.Context, h mq.Head, oldest uint64) (mq.
 	ok, at, err := s.commit(ctx, "dropping segments of "+h.Partition.String(), []clientv3.Cmp{unchanged(key, h.Revision)},
 		clientv3.OpPut(key, value),
 		clientv3.OpDelete(segmentsPrefix(h.Partition), clientv3.WithRange(segmentKey(h.Partition, oldest))))
+	if err == nil && !ok {
+		err = mqerr.New(mqerr.PreconditionFailed, "the head of %s changed", h.Partition)
+	}
+	h.Revision = at
+	return h, err
+}
+
+// RecordLost records that a sealed segment of the chain ends at held, and that what lies between that and its end is
+// lost (rule R6). h must be as read, with its Revision, by the leader of its open segment: nobody else may judge what
+// can't be found. PreconditionFailed if the head or the segment changed meanwhile. Returns the new head.
+func (s *Store) RecordLost(ctx context.Context, h mq.Head, seg mq.Segment, held mq.Position, by Force) (mq.Head, error) {
+	if len(h.Holes) >= mq.MaxHoles {
+		return h, mqerr.New(mqerr.ValidationFailed, "partition %s has %d recorded holes, which is the most", h.Partition, mq.MaxHoles)
+	}
+	if !held.Before(seg.DataEnd()) || held.Before(seg.Base) {
+		return h, mqerr.New(mqerr.Internal, "%s can't be lost from %s on, it has entries to %s", &seg, held, seg.DataEnd())
+	}
+	hole := mq.Hole{From: held, To: seg.DataEnd(), Segment: seg.ID, At: time.Now().UTC(), By: by.By, Node: by.Node}
+	h.Holes = append(slices.Clone(h.Holes), hole)
+	slices.SortFunc(h.Holes, func(a, b mq.Hole) int { return a.From.Compare(b.From) })
+	key := partitionKey(h.Partition)
+	cmps := []clientv3.Cmp{unchanged(key, h.Revision)}
+	var ops []clientv3.Op
+	if h.Last != nil && h.Last.ID == seg.ID {
+		last := *h.Last
+		last.Held = &held
+		h.Last = &last
+	} else {
+		var now mq.Segment
+		old := segmentKey(seg.Partition, seg.Number)
+		revision, err := s.get(ctx, old, &now)
+		if err != nil {
+			return h, err
+		}
+		if now.ID != seg.ID {
+			return h, mqerr.New(mqerr.PreconditionFailed, "%s is not in the chain any more", &seg)
+		}
+		now.Held = &held
+		text, err := encode(now)
+		if err != nil {
+			return h, err
+		}
+		cmps, ops = append(cmps, unchanged(old, revision)), append(ops, clientv3.OpPut(old, text))
+	}
+	text, err := encode(h)
+	if err != nil {
+		return h, err
+	}
+	ok, at, err := s.commit(ctx, "recording a loss in "+h.Partition.String(), cmps, append(ops, clientv3.OpPut(key, text))...)
 	if err == nil && !ok {
 		err = mqerr.New(mqerr.PreconditionFailed, "the head of %s changed", h.Partition)
 	}

@@ -38,6 +38,7 @@ type data struct {
 	reports      map[string]Report
 	drains       map[string]Drain
 	moves        map[string]Move
+	forces       map[string]Force
 	topics       map[string]Topic
 	topicNames   map[mq.TopicID]string
 	deleted      map[mq.TopicID]Topic
@@ -66,7 +67,7 @@ func NewView(s *Store, log *slog.Logger, options ...ViewOption) *View {
 		s: s, log: log, recheck: time.Minute,
 		ready: make(chan struct{}), subs: map[chan struct{}]struct{}{},
 		data: data{
-			drains: map[string]Drain{}, moves: map[string]Move{},
+			drains: map[string]Drain{}, moves: map[string]Move{}, forces: map[string]Force{},
 			assignments: map[mq.GroupID]*assigned{}, members: map[mq.GroupID]*membership{},
 			webhooks: map[string]Webhook{},
 			nodes:    map[string]Node{}, gateways: map[string]Gateway{}, coordinators: map[string]Coordinator{},
@@ -90,7 +91,9 @@ func NewView(s *Store, log *slog.Logger, options ...ViewOption) *View {
 type ViewOption func(*View)
 
 // WithReports makes the view hold reports.
-func WithReports(v *View) { v.kinds = append(v.kinds, v.data.reportKind(), v.data.moveKind()) }
+func WithReports(v *View) {
+	v.kinds = append(v.kinds, v.data.reportKind(), v.data.moveKind(), v.data.forceKind())
+}
 
 // Ready is closed when the view has seen every key once.
 func (v *View) Ready() <-chan struct{} { return v.ready }
@@ -213,14 +216,14 @@ func (v *View) AllHeads() []mq.Head {
 	return read(v, func(d *data) []mq.Head { return values(d.heads) })
 }
 
-// HeadsOf are the heads in whose open or last segment a store is a replica, in no order. It looks through all
+// HeadsOf are the heads in whose open or last segment a store is a replica, or which it copies, in no order. It looks through all
 // heads: about a millisecond for 10,000.
 func (v *View) HeadsOf(store mq.StoreID) []mq.Head {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	var out []mq.Head
 	for _, h := range v.data.heads {
-		if h.Open != nil && h.Open.ReplicaIndex(store) >= 0 || h.Last != nil && h.Last.ReplicaIndex(store) >= 0 {
+		if h.Open != nil && h.Open.ReplicaIndex(store) >= 0 || h.Last != nil && h.Last.Holds(store) {
 			out = append(out, h)
 		}
 	}

@@ -2,8 +2,8 @@ package meta
 
 import (
 	"context"
-	"strconv"
 	"strings"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -14,6 +14,7 @@ import (
 const (
 	prefixDrains = "/drains/" // by node name
 	prefixMoves  = "/moves/"  // by topic id and partition number
+	prefixForces = "/forces/" // by topic id and partition number
 )
 
 // Drain is an operator's wish that a node is emptied: it gets no new segments, leads nothing, and what it holds
@@ -25,6 +26,55 @@ type Drain struct{}
 type Move struct {
 	Segment mq.SegmentID `json:"segment"`
 	To      mq.StoreID   `json:"to"`
+}
+
+// ForceFor is how long a wish to force a partition stands. One that could not be carried out by then is over, so
+// that it does not meet another failure than the one that its operator looked at.
+const ForceFor = 10 * time.Minute
+
+// Force is an operator's word that a partition is to go on with what is left of it (replication rule R6): its open
+// segment is sealed with however many replicas answer, or what its leader can't find any more is recorded as lost. It
+// is about one open segment, as a Move is.
+type Force struct {
+	Segment mq.SegmentID `json:"segment"`
+	// Store is the replica that must be among those that answer, Node its name; "" for whichever answer.
+	Store mq.StoreID `json:"store,omitempty"`
+	Node  string     `json:"node,omitempty"`
+	// Empty: also if no replica answers, so that everything in the segment is lost.
+	Empty bool      `json:"empty,omitempty"`
+	By    string    `json:"by"`
+	At    time.Time `json:"at"`
+}
+
+// Stands says whether the wish is about a segment and still holds at a time.
+func (f *Force) Stands(open mq.SegmentID, now time.Time) bool {
+	return f.Segment == open && now.Sub(f.At) < ForceFor
+}
+
+// SetForce sets the wish to force a partition.
+func (s *Store) SetForce(ctx context.Context, p mq.PartitionID, f Force) error {
+	text, err := encode(f)
+	if err != nil {
+		return err
+	}
+	_, _, err = s.commit(ctx, "forcing a partition", nil, clientv3.OpPut(forceKey(p), text))
+	return err
+}
+
+// GetForce reads the wish to force a partition linearizably; the zero value if there is none.
+func (s *Store) GetForce(ctx context.Context, p mq.PartitionID) (f Force, err error) {
+	_, err = s.get(ctx, forceKey(p), &f)
+	return f, err
+}
+
+// ForgetForce removes a wish that is over. Controller only.
+func (s *Store) ForgetForce(ctx context.Context, p mq.PartitionID) error {
+	_, _, err := s.commit(ctx, "forgetting a force", nil, clientv3.OpDelete(forceKey(p)))
+	return err
+}
+
+func forceKey(p mq.PartitionID) string {
+	return prefixForces + strings.TrimPrefix(partitionKey(p), prefixPartitions)
 }
 
 // SetDrain sets or takes back the wish to drain a node. Setting it needs a node that is registered now
@@ -70,6 +120,9 @@ func moveKey(p mq.PartitionID) string {
 	return prefixMoves + strings.TrimPrefix(partitionKey(p), prefixPartitions)
 }
 
+// forceKind keeps forces by partition; only the controller looks at them.
+func (d *data) forceKind() *kind { return withMods(named(prefixForces, d.forces)) }
+
 // moveKind keeps moves by partition; only the controller looks at them.
 func (d *data) moveKind() *kind {
 	k := named(prefixMoves, d.moves)
@@ -78,18 +131,23 @@ func (d *data) moveKind() *kind {
 
 // Moves are the wishes to move leaders; none without WithReports.
 func (v *View) Moves() map[mq.PartitionID]Move {
-	return read(v, func(d *data) map[mq.PartitionID]Move {
-		out := make(map[mq.PartitionID]Move, len(d.moves))
-		for rest, m := range d.moves {
-			topic, number, _ := strings.Cut(rest, "/")
-			t, err := strconv.ParseUint(topic, 10, 64)
-			n, err2 := strconv.ParseUint(number, 10, 32)
-			if err == nil && err2 == nil {
-				out[mq.PartitionID{Topic: mq.TopicID(t), Number: uint32(n)}] = m
-			}
+	return read(v, func(d *data) map[mq.PartitionID]Move { return byPartition(d.moves) })
+}
+
+// Forces are the wishes to force partitions; none without WithReports.
+func (v *View) Forces() map[mq.PartitionID]Force {
+	return read(v, func(d *data) map[mq.PartitionID]Force { return byPartition(d.forces) })
+}
+
+// byPartition is wishes by what their keys name.
+func byPartition[T any](wishes map[string]T) map[mq.PartitionID]T {
+	out := make(map[mq.PartitionID]T, len(wishes))
+	for rest, w := range wishes {
+		if p, ok := parsePartition(rest); ok {
+			out[p] = w
 		}
-		return out
-	})
+	}
+	return out
 }
 
 // drained is a node as the wishes have it. Called with the view's lock held.

@@ -1,6 +1,10 @@
 package mq
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // Replica names one holder of a segment. Store is the identity; Node is the configured name under
 // which the store was registered when the segment was made, used to find its address.
@@ -22,6 +26,9 @@ type Segment struct {
 	Leader   Incarnation `json:"leader"`
 	Sealed   bool        `json:"sealed,omitempty"`
 	End      Position    `json:"end"`
+	// Held is where the entries of a sealed segment end, if that is below End because the rest is lost: the range
+	// between is recorded as a hole (rule R6). Nil for all but a few.
+	Held *Position `json:"held,omitempty"`
 	// Adding are nodes that copy this sealed segment to become replicas of it; they hold nothing for sure yet.
 	Adding []Replica `json:"adding,omitempty"`
 	// Compared is the ModRevision of the partition's key that the opening was compared against (rule R5). It is
@@ -59,6 +66,22 @@ func (s *Segment) Holds(id StoreID) bool {
 	return s.ReplicaIndex(id) >= 0
 }
 
+// DataEnd is where the entries of a sealed segment end: its End, or below that where the rest was recorded as lost.
+func (s *Segment) DataEnd() Position {
+	if s.Held != nil {
+		return *s.Held
+	}
+	return s.End
+}
+
+// Holders are the replicas and those that copy the segment to become one.
+func (s *Segment) Holders() []Replica {
+	if len(s.Adding) == 0 {
+		return s.Replicas
+	}
+	return append(slices.Clone(s.Replicas), s.Adding...)
+}
+
 // SealAnswers is how many replicas must answer a seal: any such set meets every ack quorum.
 func (s *Segment) SealAnswers() int { return len(s.Replicas) - s.Quorum + 1 }
 
@@ -86,10 +109,26 @@ func (s *Segment) String() string {
 	return fmt.Sprintf("segment %d (%s number %d base %s)", s.ID, s.Partition, s.Number, s.Base)
 }
 
-// Hole is a range of a partition that is lost and recorded as such (replication rule R6).
+// HoleJump is how many offsets further a partition goes on after an operator forced it: the segment that could not be
+// asked for its end may have given offsets beyond what is left of it, and no offset ever has two values (rule R6).
+const HoleJump = 1 << 32
+
+// MaxHoles bounds the holes of one partition's head. A partition that has as many takes no more: it waits. Retention
+// takes holes away with the segments before them.
+const MaxHoles = 100
+
+// Hole is a range of a partition that is lost and recorded as such (replication rule R6), from From (inclusive) to To
+// (exclusive).
 type Hole struct {
 	From Position `json:"from"`
 	To   Position `json:"to"`
+	// Segment is the one whose entries are lost.
+	Segment SegmentID `json:"segment,omitempty"`
+	At      time.Time `json:"at,omitzero"`
+	// By says who forced it; "" where nothing in the range was ever acknowledged, so that nobody had to be asked.
+	By string `json:"by,omitempty"`
+	// Node is the replica that the operator named as the one to go on with, if any.
+	Node string `json:"node,omitempty"`
 }
 
 // Head is the value of a partition's key in etcd: the open segment (nil when none could be opened
@@ -107,4 +146,19 @@ type Head struct {
 	Holes  []Hole `json:"holes,omitempty"`
 	// Revision is the key's ModRevision in etcd when this value was read; not part of the value.
 	Revision int64 `json:"-"`
+}
+
+// Lost says whether an offset lies in a recorded hole, and in which one.
+func (h *Head) Lost(offset uint64) (Hole, bool) {
+	for _, x := range h.Holes {
+		if x.From.Offset <= offset && offset < x.To.Offset {
+			return x, true
+		}
+	}
+	return Hole{}, false
+}
+
+// Forget drops the holes that end at or below a position, because retention removed what was before it.
+func (h *Head) Forget(first Position) {
+	h.Holes = slices.DeleteFunc(slices.Clone(h.Holes), func(x Hole) bool { return !first.Before(x.To) })
 }

@@ -369,8 +369,11 @@ func (x *Segment) GetLeader() *Incarnation {
 }
 
 type ProbeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Segments      []uint64               `protobuf:"varint,1,rep,packed,name=segments,proto3" json:"segments,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Segments []uint64               `protobuf:"varint,1,rep,packed,name=segments,proto3" json:"segments,omitempty"`
+	// Fence, if set, names the open segment whose leader asks for what to build on: a node that saw a later one of the
+	// partition answers nothing as known (R7). With a seal it remembers this one durably before it answers.
+	Fence         *Named `protobuf:"bytes,2,opt,name=fence,proto3" json:"fence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -412,6 +415,75 @@ func (x *ProbeRequest) GetSegments() []uint64 {
 	return nil
 }
 
+func (x *ProbeRequest) GetFence() *Named {
+	if x != nil {
+		return x.Fence
+	}
+	return nil
+}
+
+// Named is the number of a partition's segment that somebody acts for, with a revision of the partition's key that
+// named it.
+type Named struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Named) Reset() {
+	*x = Named{}
+	mi := &file_splashdam_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Named) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Named) ProtoMessage() {}
+
+func (x *Named) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Named.ProtoReflect.Descriptor instead.
+func (*Named) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Named) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *Named) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Named) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 type ProbeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          *Incarnation           `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -422,7 +494,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_splashdam_proto_msgTypes[7]
+	mi := &file_splashdam_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -434,7 +506,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[7]
+	mi := &file_splashdam_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -447,7 +519,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{7}
+	return file_splashdam_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ProbeResponse) GetNode() *Incarnation {
@@ -479,7 +551,7 @@ type SegmentState struct {
 
 func (x *SegmentState) Reset() {
 	*x = SegmentState{}
-	mi := &file_splashdam_proto_msgTypes[8]
+	mi := &file_splashdam_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -491,7 +563,7 @@ func (x *SegmentState) String() string {
 func (*SegmentState) ProtoMessage() {}
 
 func (x *SegmentState) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[8]
+	mi := &file_splashdam_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -504,7 +576,7 @@ func (x *SegmentState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SegmentState.ProtoReflect.Descriptor instead.
 func (*SegmentState) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{8}
+	return file_splashdam_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SegmentState) GetSegment() uint64 {
@@ -556,17 +628,19 @@ func (x *SegmentState) GetLastStamp() int64 {
 	return 0
 }
 
+// A fence in a seal is a leader's that can't find the end of a sealed segment: see ProbeRequest.
 type SealRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Segments      []uint64               `protobuf:"varint,1,rep,packed,name=segments,proto3" json:"segments,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Fence         *Named                 `protobuf:"bytes,3,opt,name=fence,proto3" json:"fence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SealRequest) Reset() {
 	*x = SealRequest{}
-	mi := &file_splashdam_proto_msgTypes[9]
+	mi := &file_splashdam_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -578,7 +652,7 @@ func (x *SealRequest) String() string {
 func (*SealRequest) ProtoMessage() {}
 
 func (x *SealRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[9]
+	mi := &file_splashdam_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +665,7 @@ func (x *SealRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealRequest.ProtoReflect.Descriptor instead.
 func (*SealRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{9}
+	return file_splashdam_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SealRequest) GetSegments() []uint64 {
@@ -608,6 +682,13 @@ func (x *SealRequest) GetReason() string {
 	return ""
 }
 
+func (x *SealRequest) GetFence() *Named {
+	if x != nil {
+		return x.Fence
+	}
+	return nil
+}
+
 type SealResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          *Incarnation           `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -618,7 +699,7 @@ type SealResponse struct {
 
 func (x *SealResponse) Reset() {
 	*x = SealResponse{}
-	mi := &file_splashdam_proto_msgTypes[10]
+	mi := &file_splashdam_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -630,7 +711,7 @@ func (x *SealResponse) String() string {
 func (*SealResponse) ProtoMessage() {}
 
 func (x *SealResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[10]
+	mi := &file_splashdam_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -643,7 +724,7 @@ func (x *SealResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealResponse.ProtoReflect.Descriptor instead.
 func (*SealResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{10}
+	return file_splashdam_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SealResponse) GetNode() *Incarnation {
@@ -670,7 +751,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_splashdam_proto_msgTypes[11]
+	mi := &file_splashdam_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +763,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[11]
+	mi := &file_splashdam_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +776,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{11}
+	return file_splashdam_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CreateRequest) GetSegments() []*NewSegment {
@@ -722,7 +803,7 @@ type NewSegment struct {
 
 func (x *NewSegment) Reset() {
 	*x = NewSegment{}
-	mi := &file_splashdam_proto_msgTypes[12]
+	mi := &file_splashdam_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -734,7 +815,7 @@ func (x *NewSegment) String() string {
 func (*NewSegment) ProtoMessage() {}
 
 func (x *NewSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[12]
+	mi := &file_splashdam_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -747,7 +828,7 @@ func (x *NewSegment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewSegment.ProtoReflect.Descriptor instead.
 func (*NewSegment) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{12}
+	return file_splashdam_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NewSegment) GetSegment() *Segment {
@@ -774,7 +855,7 @@ type CreateResponse struct {
 
 func (x *CreateResponse) Reset() {
 	*x = CreateResponse{}
-	mi := &file_splashdam_proto_msgTypes[13]
+	mi := &file_splashdam_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +867,7 @@ func (x *CreateResponse) String() string {
 func (*CreateResponse) ProtoMessage() {}
 
 func (x *CreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[13]
+	mi := &file_splashdam_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +880,7 @@ func (x *CreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResponse.ProtoReflect.Descriptor instead.
 func (*CreateResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{13}
+	return file_splashdam_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateResponse) GetNode() *Incarnation {
@@ -827,7 +908,7 @@ type CreateResult struct {
 
 func (x *CreateResult) Reset() {
 	*x = CreateResult{}
-	mi := &file_splashdam_proto_msgTypes[14]
+	mi := &file_splashdam_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +920,7 @@ func (x *CreateResult) String() string {
 func (*CreateResult) ProtoMessage() {}
 
 func (x *CreateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[14]
+	mi := &file_splashdam_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +933,7 @@ func (x *CreateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResult.ProtoReflect.Descriptor instead.
 func (*CreateResult) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{14}
+	return file_splashdam_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CreateResult) GetSegment() uint64 {
@@ -889,7 +970,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_splashdam_proto_msgTypes[15]
+	mi := &file_splashdam_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +982,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[15]
+	mi := &file_splashdam_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +995,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{15}
+	return file_splashdam_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Group) GetId() uint64 {
@@ -963,7 +1044,7 @@ type EnsureGroupRequest struct {
 
 func (x *EnsureGroupRequest) Reset() {
 	*x = EnsureGroupRequest{}
-	mi := &file_splashdam_proto_msgTypes[16]
+	mi := &file_splashdam_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -975,7 +1056,7 @@ func (x *EnsureGroupRequest) String() string {
 func (*EnsureGroupRequest) ProtoMessage() {}
 
 func (x *EnsureGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[16]
+	mi := &file_splashdam_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -988,7 +1069,7 @@ func (x *EnsureGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureGroupRequest.ProtoReflect.Descriptor instead.
 func (*EnsureGroupRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{16}
+	return file_splashdam_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EnsureGroupRequest) GetPartitions() []*Partition {
@@ -1021,7 +1102,7 @@ type EnsureGroupResponse struct {
 
 func (x *EnsureGroupResponse) Reset() {
 	*x = EnsureGroupResponse{}
-	mi := &file_splashdam_proto_msgTypes[17]
+	mi := &file_splashdam_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1114,7 @@ func (x *EnsureGroupResponse) String() string {
 func (*EnsureGroupResponse) ProtoMessage() {}
 
 func (x *EnsureGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[17]
+	mi := &file_splashdam_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1127,7 @@ func (x *EnsureGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureGroupResponse.ProtoReflect.Descriptor instead.
 func (*EnsureGroupResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{17}
+	return file_splashdam_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *EnsureGroupResponse) GetResults() []*PartitionResult {
@@ -1066,7 +1147,7 @@ type DeleteGroupRequest struct {
 
 func (x *DeleteGroupRequest) Reset() {
 	*x = DeleteGroupRequest{}
-	mi := &file_splashdam_proto_msgTypes[18]
+	mi := &file_splashdam_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1159,7 @@ func (x *DeleteGroupRequest) String() string {
 func (*DeleteGroupRequest) ProtoMessage() {}
 
 func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[18]
+	mi := &file_splashdam_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1172,7 @@ func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupRequest.ProtoReflect.Descriptor instead.
 func (*DeleteGroupRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{18}
+	return file_splashdam_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeleteGroupRequest) GetPartitions() []*Partition {
@@ -1117,7 +1198,7 @@ type DeleteGroupResponse struct {
 
 func (x *DeleteGroupResponse) Reset() {
 	*x = DeleteGroupResponse{}
-	mi := &file_splashdam_proto_msgTypes[19]
+	mi := &file_splashdam_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1210,7 @@ func (x *DeleteGroupResponse) String() string {
 func (*DeleteGroupResponse) ProtoMessage() {}
 
 func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[19]
+	mi := &file_splashdam_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1223,7 @@ func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupResponse.ProtoReflect.Descriptor instead.
 func (*DeleteGroupResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{19}
+	return file_splashdam_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DeleteGroupResponse) GetResults() []*PartitionResult {
@@ -1163,7 +1244,7 @@ type PartitionResult struct {
 
 func (x *PartitionResult) Reset() {
 	*x = PartitionResult{}
-	mi := &file_splashdam_proto_msgTypes[20]
+	mi := &file_splashdam_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1175,7 +1256,7 @@ func (x *PartitionResult) String() string {
 func (*PartitionResult) ProtoMessage() {}
 
 func (x *PartitionResult) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[20]
+	mi := &file_splashdam_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1188,7 +1269,7 @@ func (x *PartitionResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionResult.ProtoReflect.Descriptor instead.
 func (*PartitionResult) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{20}
+	return file_splashdam_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PartitionResult) GetPartition() *Partition {
@@ -1222,7 +1303,7 @@ type GroupFiguresRequest struct {
 
 func (x *GroupFiguresRequest) Reset() {
 	*x = GroupFiguresRequest{}
-	mi := &file_splashdam_proto_msgTypes[21]
+	mi := &file_splashdam_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1315,7 @@ func (x *GroupFiguresRequest) String() string {
 func (*GroupFiguresRequest) ProtoMessage() {}
 
 func (x *GroupFiguresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[21]
+	mi := &file_splashdam_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1328,7 @@ func (x *GroupFiguresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupFiguresRequest.ProtoReflect.Descriptor instead.
 func (*GroupFiguresRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{21}
+	return file_splashdam_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GroupFiguresRequest) GetPartitions() []*Partition {
@@ -1273,7 +1354,7 @@ type GroupFiguresResponse struct {
 
 func (x *GroupFiguresResponse) Reset() {
 	*x = GroupFiguresResponse{}
-	mi := &file_splashdam_proto_msgTypes[22]
+	mi := &file_splashdam_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1366,7 @@ func (x *GroupFiguresResponse) String() string {
 func (*GroupFiguresResponse) ProtoMessage() {}
 
 func (x *GroupFiguresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[22]
+	mi := &file_splashdam_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1379,7 @@ func (x *GroupFiguresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupFiguresResponse.ProtoReflect.Descriptor instead.
 func (*GroupFiguresResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{22}
+	return file_splashdam_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GroupFiguresResponse) GetFigures() []*GroupFigures {
@@ -1327,7 +1408,7 @@ type GroupFigures struct {
 
 func (x *GroupFigures) Reset() {
 	*x = GroupFigures{}
-	mi := &file_splashdam_proto_msgTypes[23]
+	mi := &file_splashdam_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1420,7 @@ func (x *GroupFigures) String() string {
 func (*GroupFigures) ProtoMessage() {}
 
 func (x *GroupFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[23]
+	mi := &file_splashdam_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1433,7 @@ func (x *GroupFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupFigures.ProtoReflect.Descriptor instead.
 func (*GroupFigures) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{23}
+	return file_splashdam_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GroupFigures) GetPartition() *Partition {
@@ -1445,7 +1526,7 @@ type HeldMessagesRequest struct {
 
 func (x *HeldMessagesRequest) Reset() {
 	*x = HeldMessagesRequest{}
-	mi := &file_splashdam_proto_msgTypes[24]
+	mi := &file_splashdam_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1538,7 @@ func (x *HeldMessagesRequest) String() string {
 func (*HeldMessagesRequest) ProtoMessage() {}
 
 func (x *HeldMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[24]
+	mi := &file_splashdam_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1551,7 @@ func (x *HeldMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldMessagesRequest.ProtoReflect.Descriptor instead.
 func (*HeldMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{24}
+	return file_splashdam_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HeldMessagesRequest) GetPartition() *Partition {
@@ -1517,7 +1598,7 @@ type HeldMessagesResponse struct {
 
 func (x *HeldMessagesResponse) Reset() {
 	*x = HeldMessagesResponse{}
-	mi := &file_splashdam_proto_msgTypes[25]
+	mi := &file_splashdam_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1610,7 @@ func (x *HeldMessagesResponse) String() string {
 func (*HeldMessagesResponse) ProtoMessage() {}
 
 func (x *HeldMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[25]
+	mi := &file_splashdam_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +1623,7 @@ func (x *HeldMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldMessagesResponse.ProtoReflect.Descriptor instead.
 func (*HeldMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{25}
+	return file_splashdam_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HeldMessagesResponse) GetMessages() []*HeldMessage {
@@ -1567,7 +1648,7 @@ type HeldMessage struct {
 
 func (x *HeldMessage) Reset() {
 	*x = HeldMessage{}
-	mi := &file_splashdam_proto_msgTypes[26]
+	mi := &file_splashdam_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1660,7 @@ func (x *HeldMessage) String() string {
 func (*HeldMessage) ProtoMessage() {}
 
 func (x *HeldMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[26]
+	mi := &file_splashdam_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1673,7 @@ func (x *HeldMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldMessage.ProtoReflect.Descriptor instead.
 func (*HeldMessage) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{26}
+	return file_splashdam_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HeldMessage) GetOffset() uint64 {
@@ -1653,7 +1734,7 @@ type PartitionFiguresRequest struct {
 
 func (x *PartitionFiguresRequest) Reset() {
 	*x = PartitionFiguresRequest{}
-	mi := &file_splashdam_proto_msgTypes[27]
+	mi := &file_splashdam_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1746,7 @@ func (x *PartitionFiguresRequest) String() string {
 func (*PartitionFiguresRequest) ProtoMessage() {}
 
 func (x *PartitionFiguresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[27]
+	mi := &file_splashdam_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1759,7 @@ func (x *PartitionFiguresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFiguresRequest.ProtoReflect.Descriptor instead.
 func (*PartitionFiguresRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{27}
+	return file_splashdam_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PartitionFiguresRequest) GetPartitions() []*Partition {
@@ -1697,7 +1778,7 @@ type PartitionFiguresResponse struct {
 
 func (x *PartitionFiguresResponse) Reset() {
 	*x = PartitionFiguresResponse{}
-	mi := &file_splashdam_proto_msgTypes[28]
+	mi := &file_splashdam_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +1790,7 @@ func (x *PartitionFiguresResponse) String() string {
 func (*PartitionFiguresResponse) ProtoMessage() {}
 
 func (x *PartitionFiguresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[28]
+	mi := &file_splashdam_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +1803,7 @@ func (x *PartitionFiguresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFiguresResponse.ProtoReflect.Descriptor instead.
 func (*PartitionFiguresResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{28}
+	return file_splashdam_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PartitionFiguresResponse) GetFigures() []*PartitionFigures {
@@ -1744,13 +1825,14 @@ type PartitionFigures struct {
 	Segments      uint64                 `protobuf:"varint,8,opt,name=segments,proto3" json:"segments,omitempty"`
 	PublishRate   float64                `protobuf:"fixed64,9,opt,name=publish_rate,json=publishRate,proto3" json:"publish_rate,omitempty"`
 	DeliverRate   float64                `protobuf:"fixed64,10,opt,name=deliver_rate,json=deliverRate,proto3" json:"deliver_rate,omitempty"` // messages/s, over about the last 10 s
+	Lost          uint64                 `protobuf:"varint,11,opt,name=lost,proto3" json:"lost,omitempty"`                                   // offsets from first to next in recorded holes (R6)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PartitionFigures) Reset() {
 	*x = PartitionFigures{}
-	mi := &file_splashdam_proto_msgTypes[29]
+	mi := &file_splashdam_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1844,7 @@ func (x *PartitionFigures) String() string {
 func (*PartitionFigures) ProtoMessage() {}
 
 func (x *PartitionFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[29]
+	mi := &file_splashdam_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1857,7 @@ func (x *PartitionFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFigures.ProtoReflect.Descriptor instead.
 func (*PartitionFigures) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{29}
+	return file_splashdam_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PartitionFigures) GetPartition() *Partition {
@@ -1848,6 +1930,13 @@ func (x *PartitionFigures) GetDeliverRate() float64 {
 	return 0
 }
 
+func (x *PartitionFigures) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
 type FollowerFigures struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1859,7 +1948,7 @@ type FollowerFigures struct {
 
 func (x *FollowerFigures) Reset() {
 	*x = FollowerFigures{}
-	mi := &file_splashdam_proto_msgTypes[30]
+	mi := &file_splashdam_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +1960,7 @@ func (x *FollowerFigures) String() string {
 func (*FollowerFigures) ProtoMessage() {}
 
 func (x *FollowerFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[30]
+	mi := &file_splashdam_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +1973,7 @@ func (x *FollowerFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerFigures.ProtoReflect.Descriptor instead.
 func (*FollowerFigures) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{30}
+	return file_splashdam_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FollowerFigures) GetNode() string {
@@ -1918,7 +2007,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_splashdam_proto_msgTypes[31]
+	mi := &file_splashdam_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +2019,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[31]
+	mi := &file_splashdam_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +2032,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{31}
+	return file_splashdam_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TraceRequest) GetPartition() *Partition {
@@ -1970,7 +2059,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_splashdam_proto_msgTypes[32]
+	mi := &file_splashdam_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +2071,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[32]
+	mi := &file_splashdam_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +2084,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{32}
+	return file_splashdam_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TraceResponse) GetEvents() []*TraceEvent {
@@ -2032,7 +2121,7 @@ type TraceEvent struct {
 
 func (x *TraceEvent) Reset() {
 	*x = TraceEvent{}
-	mi := &file_splashdam_proto_msgTypes[33]
+	mi := &file_splashdam_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +2133,7 @@ func (x *TraceEvent) String() string {
 func (*TraceEvent) ProtoMessage() {}
 
 func (x *TraceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[33]
+	mi := &file_splashdam_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +2146,7 @@ func (x *TraceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceEvent.ProtoReflect.Descriptor instead.
 func (*TraceEvent) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{33}
+	return file_splashdam_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TraceEvent) GetAt() int64 {
@@ -2158,7 +2247,7 @@ type TraceGroup struct {
 
 func (x *TraceGroup) Reset() {
 	*x = TraceGroup{}
-	mi := &file_splashdam_proto_msgTypes[34]
+	mi := &file_splashdam_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2259,7 @@ func (x *TraceGroup) String() string {
 func (*TraceGroup) ProtoMessage() {}
 
 func (x *TraceGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[34]
+	mi := &file_splashdam_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2272,7 @@ func (x *TraceGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceGroup.ProtoReflect.Descriptor instead.
 func (*TraceGroup) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{34}
+	return file_splashdam_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TraceGroup) GetGroup() uint64 {
@@ -2239,7 +2328,7 @@ type SettlementsRequest struct {
 
 func (x *SettlementsRequest) Reset() {
 	*x = SettlementsRequest{}
-	mi := &file_splashdam_proto_msgTypes[35]
+	mi := &file_splashdam_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2340,7 @@ func (x *SettlementsRequest) String() string {
 func (*SettlementsRequest) ProtoMessage() {}
 
 func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[35]
+	mi := &file_splashdam_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2353,7 @@ func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsRequest.ProtoReflect.Descriptor instead.
 func (*SettlementsRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{35}
+	return file_splashdam_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SettlementsRequest) GetPartition() *Partition {
@@ -2297,7 +2386,7 @@ type SettlementsResponse struct {
 
 func (x *SettlementsResponse) Reset() {
 	*x = SettlementsResponse{}
-	mi := &file_splashdam_proto_msgTypes[36]
+	mi := &file_splashdam_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2309,7 +2398,7 @@ func (x *SettlementsResponse) String() string {
 func (*SettlementsResponse) ProtoMessage() {}
 
 func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[36]
+	mi := &file_splashdam_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2322,7 +2411,7 @@ func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsResponse.ProtoReflect.Descriptor instead.
 func (*SettlementsResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{36}
+	return file_splashdam_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SettlementsResponse) GetSettlements() []*Settlement {
@@ -2345,7 +2434,7 @@ type Settlement struct {
 
 func (x *Settlement) Reset() {
 	*x = Settlement{}
-	mi := &file_splashdam_proto_msgTypes[37]
+	mi := &file_splashdam_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2446,7 @@ func (x *Settlement) String() string {
 func (*Settlement) ProtoMessage() {}
 
 func (x *Settlement) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[37]
+	mi := &file_splashdam_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2459,7 @@ func (x *Settlement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settlement.ProtoReflect.Descriptor instead.
 func (*Settlement) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{37}
+	return file_splashdam_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Settlement) GetOffset() uint64 {
@@ -2421,7 +2510,7 @@ type ReadSegmentRequest struct {
 
 func (x *ReadSegmentRequest) Reset() {
 	*x = ReadSegmentRequest{}
-	mi := &file_splashdam_proto_msgTypes[38]
+	mi := &file_splashdam_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2433,7 +2522,7 @@ func (x *ReadSegmentRequest) String() string {
 func (*ReadSegmentRequest) ProtoMessage() {}
 
 func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[38]
+	mi := &file_splashdam_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2446,7 +2535,7 @@ func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentRequest.ProtoReflect.Descriptor instead.
 func (*ReadSegmentRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{38}
+	return file_splashdam_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReadSegmentRequest) GetSegment() uint64 {
@@ -2495,7 +2584,7 @@ type ReadSegmentResponse struct {
 
 func (x *ReadSegmentResponse) Reset() {
 	*x = ReadSegmentResponse{}
-	mi := &file_splashdam_proto_msgTypes[39]
+	mi := &file_splashdam_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2507,7 +2596,7 @@ func (x *ReadSegmentResponse) String() string {
 func (*ReadSegmentResponse) ProtoMessage() {}
 
 func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[39]
+	mi := &file_splashdam_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2520,7 +2609,7 @@ func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentResponse.ProtoReflect.Descriptor instead.
 func (*ReadSegmentResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{39}
+	return file_splashdam_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReadSegmentResponse) GetKnown() bool {
@@ -2549,13 +2638,14 @@ type CopyEntriesRequest struct {
 	Segment       uint64                 `protobuf:"varint,1,opt,name=segment,proto3" json:"segment,omitempty"`
 	End           *Position              `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`
 	Entries       [][]byte               `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
+	Fence         *Named                 `protobuf:"bytes,4,opt,name=fence,proto3" json:"fence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CopyEntriesRequest) Reset() {
 	*x = CopyEntriesRequest{}
-	mi := &file_splashdam_proto_msgTypes[40]
+	mi := &file_splashdam_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2567,7 +2657,7 @@ func (x *CopyEntriesRequest) String() string {
 func (*CopyEntriesRequest) ProtoMessage() {}
 
 func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[40]
+	mi := &file_splashdam_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2580,7 +2670,7 @@ func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesRequest.ProtoReflect.Descriptor instead.
 func (*CopyEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{40}
+	return file_splashdam_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CopyEntriesRequest) GetSegment() uint64 {
@@ -2604,6 +2694,13 @@ func (x *CopyEntriesRequest) GetEntries() [][]byte {
 	return nil
 }
 
+func (x *CopyEntriesRequest) GetFence() *Named {
+	if x != nil {
+		return x.Fence
+	}
+	return nil
+}
+
 type CopyEntriesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Known         bool                   `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
@@ -2615,7 +2712,7 @@ type CopyEntriesResponse struct {
 
 func (x *CopyEntriesResponse) Reset() {
 	*x = CopyEntriesResponse{}
-	mi := &file_splashdam_proto_msgTypes[41]
+	mi := &file_splashdam_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2724,7 @@ func (x *CopyEntriesResponse) String() string {
 func (*CopyEntriesResponse) ProtoMessage() {}
 
 func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[41]
+	mi := &file_splashdam_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2737,7 @@ func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesResponse.ProtoReflect.Descriptor instead.
 func (*CopyEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{41}
+	return file_splashdam_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CopyEntriesResponse) GetKnown() bool {
@@ -2690,9 +2787,14 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x04base\x18\x04 \x01(\v2\x16.splashdam.v1.PositionR\x04base\x121\n" +
 	"\breplicas\x18\x05 \x03(\v2\x15.splashdam.v1.ReplicaR\breplicas\x12\x16\n" +
 	"\x06quorum\x18\x06 \x01(\x05R\x06quorum\x121\n" +
-	"\x06leader\x18\a \x01(\v2\x19.splashdam.v1.IncarnationR\x06leader\"*\n" +
+	"\x06leader\x18\a \x01(\v2\x19.splashdam.v1.IncarnationR\x06leader\"U\n" +
 	"\fProbeRequest\x12\x1a\n" +
-	"\bsegments\x18\x01 \x03(\x04R\bsegments\"v\n" +
+	"\bsegments\x18\x01 \x03(\x04R\bsegments\x12)\n" +
+	"\x05fence\x18\x02 \x01(\v2\x13.splashdam.v1.NamedR\x05fence\"r\n" +
+	"\x05Named\x125\n" +
+	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"v\n" +
 	"\rProbeResponse\x12-\n" +
 	"\x04node\x18\x01 \x01(\v2\x19.splashdam.v1.IncarnationR\x04node\x126\n" +
 	"\bsegments\x18\x02 \x03(\v2\x1a.splashdam.v1.SegmentStateR\bsegments\"\xd7\x01\n" +
@@ -2706,10 +2808,11 @@ const file_splashdam_proto_rawDesc = "" +
 	"committing\x18\x06 \x01(\bR\n" +
 	"committing\x12\x1d\n" +
 	"\n" +
-	"last_stamp\x18\a \x01(\x03R\tlastStamp\"A\n" +
+	"last_stamp\x18\a \x01(\x03R\tlastStamp\"l\n" +
 	"\vSealRequest\x12\x1a\n" +
 	"\bsegments\x18\x01 \x03(\x04R\bsegments\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"u\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12)\n" +
+	"\x05fence\x18\x03 \x01(\v2\x13.splashdam.v1.NamedR\x05fence\"u\n" +
 	"\fSealResponse\x12-\n" +
 	"\x04node\x18\x01 \x01(\v2\x19.splashdam.v1.IncarnationR\x04node\x126\n" +
 	"\bsegments\x18\x02 \x03(\v2\x1a.splashdam.v1.SegmentStateR\bsegments\"_\n" +
@@ -2793,7 +2896,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"partitions\x18\x01 \x03(\v2\x17.splashdam.v1.PartitionR\n" +
 	"partitions\"T\n" +
 	"\x18PartitionFiguresResponse\x128\n" +
-	"\afigures\x18\x01 \x03(\v2\x1e.splashdam.v1.PartitionFiguresR\afigures\"\xd4\x02\n" +
+	"\afigures\x18\x01 \x03(\v2\x1e.splashdam.v1.PartitionFiguresR\afigures\"\xe8\x02\n" +
 	"\x10PartitionFigures\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x16\n" +
@@ -2805,7 +2908,8 @@ const file_splashdam_proto_rawDesc = "" +
 	"\bsegments\x18\b \x01(\x04R\bsegments\x12!\n" +
 	"\fpublish_rate\x18\t \x01(\x01R\vpublishRate\x12!\n" +
 	"\fdeliver_rate\x18\n" +
-	" \x01(\x01R\vdeliverRate\"f\n" +
+	" \x01(\x01R\vdeliverRate\x12\x12\n" +
+	"\x04lost\x18\v \x01(\x04R\x04lost\"f\n" +
 	"\x0fFollowerFigures\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12!\n" +
 	"\fbehind_bytes\x18\x02 \x01(\x04R\vbehindBytes\x12\x1c\n" +
@@ -2861,11 +2965,12 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x13ReadSegmentResponse\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x12\x18\n" +
 	"\aentries\x18\x02 \x03(\fR\aentries\x12*\n" +
-	"\x04tail\x18\x03 \x01(\v2\x16.splashdam.v1.PositionR\x04tail\"r\n" +
+	"\x04tail\x18\x03 \x01(\v2\x16.splashdam.v1.PositionR\x04tail\"\x9d\x01\n" +
 	"\x12CopyEntriesRequest\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\x04R\asegment\x12(\n" +
 	"\x03end\x18\x02 \x01(\v2\x16.splashdam.v1.PositionR\x03end\x12\x18\n" +
-	"\aentries\x18\x03 \x03(\fR\aentries\"o\n" +
+	"\aentries\x18\x03 \x03(\fR\aentries\x12)\n" +
+	"\x05fence\x18\x04 \x01(\v2\x13.splashdam.v1.NamedR\x05fence\"o\n" +
 	"\x13CopyEntriesResponse\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x12*\n" +
 	"\x04tail\x18\x02 \x01(\v2\x16.splashdam.v1.PositionR\x04tail\x12\x16\n" +
@@ -2898,7 +3003,7 @@ func file_splashdam_proto_rawDescGZIP() []byte {
 	return file_splashdam_proto_rawDescData
 }
 
-var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_splashdam_proto_goTypes = []any{
 	(*Raw)(nil),                      // 0: splashdam.v1.Raw
 	(*Partition)(nil),                // 1: splashdam.v1.Partition
@@ -2907,113 +3012,118 @@ var file_splashdam_proto_goTypes = []any{
 	(*Replica)(nil),                  // 4: splashdam.v1.Replica
 	(*Segment)(nil),                  // 5: splashdam.v1.Segment
 	(*ProbeRequest)(nil),             // 6: splashdam.v1.ProbeRequest
-	(*ProbeResponse)(nil),            // 7: splashdam.v1.ProbeResponse
-	(*SegmentState)(nil),             // 8: splashdam.v1.SegmentState
-	(*SealRequest)(nil),              // 9: splashdam.v1.SealRequest
-	(*SealResponse)(nil),             // 10: splashdam.v1.SealResponse
-	(*CreateRequest)(nil),            // 11: splashdam.v1.CreateRequest
-	(*NewSegment)(nil),               // 12: splashdam.v1.NewSegment
-	(*CreateResponse)(nil),           // 13: splashdam.v1.CreateResponse
-	(*CreateResult)(nil),             // 14: splashdam.v1.CreateResult
-	(*Group)(nil),                    // 15: splashdam.v1.Group
-	(*EnsureGroupRequest)(nil),       // 16: splashdam.v1.EnsureGroupRequest
-	(*EnsureGroupResponse)(nil),      // 17: splashdam.v1.EnsureGroupResponse
-	(*DeleteGroupRequest)(nil),       // 18: splashdam.v1.DeleteGroupRequest
-	(*DeleteGroupResponse)(nil),      // 19: splashdam.v1.DeleteGroupResponse
-	(*PartitionResult)(nil),          // 20: splashdam.v1.PartitionResult
-	(*GroupFiguresRequest)(nil),      // 21: splashdam.v1.GroupFiguresRequest
-	(*GroupFiguresResponse)(nil),     // 22: splashdam.v1.GroupFiguresResponse
-	(*GroupFigures)(nil),             // 23: splashdam.v1.GroupFigures
-	(*HeldMessagesRequest)(nil),      // 24: splashdam.v1.HeldMessagesRequest
-	(*HeldMessagesResponse)(nil),     // 25: splashdam.v1.HeldMessagesResponse
-	(*HeldMessage)(nil),              // 26: splashdam.v1.HeldMessage
-	(*PartitionFiguresRequest)(nil),  // 27: splashdam.v1.PartitionFiguresRequest
-	(*PartitionFiguresResponse)(nil), // 28: splashdam.v1.PartitionFiguresResponse
-	(*PartitionFigures)(nil),         // 29: splashdam.v1.PartitionFigures
-	(*FollowerFigures)(nil),          // 30: splashdam.v1.FollowerFigures
-	(*TraceRequest)(nil),             // 31: splashdam.v1.TraceRequest
-	(*TraceResponse)(nil),            // 32: splashdam.v1.TraceResponse
-	(*TraceEvent)(nil),               // 33: splashdam.v1.TraceEvent
-	(*TraceGroup)(nil),               // 34: splashdam.v1.TraceGroup
-	(*SettlementsRequest)(nil),       // 35: splashdam.v1.SettlementsRequest
-	(*SettlementsResponse)(nil),      // 36: splashdam.v1.SettlementsResponse
-	(*Settlement)(nil),               // 37: splashdam.v1.Settlement
-	(*ReadSegmentRequest)(nil),       // 38: splashdam.v1.ReadSegmentRequest
-	(*ReadSegmentResponse)(nil),      // 39: splashdam.v1.ReadSegmentResponse
-	(*CopyEntriesRequest)(nil),       // 40: splashdam.v1.CopyEntriesRequest
-	(*CopyEntriesResponse)(nil),      // 41: splashdam.v1.CopyEntriesResponse
+	(*Named)(nil),                    // 7: splashdam.v1.Named
+	(*ProbeResponse)(nil),            // 8: splashdam.v1.ProbeResponse
+	(*SegmentState)(nil),             // 9: splashdam.v1.SegmentState
+	(*SealRequest)(nil),              // 10: splashdam.v1.SealRequest
+	(*SealResponse)(nil),             // 11: splashdam.v1.SealResponse
+	(*CreateRequest)(nil),            // 12: splashdam.v1.CreateRequest
+	(*NewSegment)(nil),               // 13: splashdam.v1.NewSegment
+	(*CreateResponse)(nil),           // 14: splashdam.v1.CreateResponse
+	(*CreateResult)(nil),             // 15: splashdam.v1.CreateResult
+	(*Group)(nil),                    // 16: splashdam.v1.Group
+	(*EnsureGroupRequest)(nil),       // 17: splashdam.v1.EnsureGroupRequest
+	(*EnsureGroupResponse)(nil),      // 18: splashdam.v1.EnsureGroupResponse
+	(*DeleteGroupRequest)(nil),       // 19: splashdam.v1.DeleteGroupRequest
+	(*DeleteGroupResponse)(nil),      // 20: splashdam.v1.DeleteGroupResponse
+	(*PartitionResult)(nil),          // 21: splashdam.v1.PartitionResult
+	(*GroupFiguresRequest)(nil),      // 22: splashdam.v1.GroupFiguresRequest
+	(*GroupFiguresResponse)(nil),     // 23: splashdam.v1.GroupFiguresResponse
+	(*GroupFigures)(nil),             // 24: splashdam.v1.GroupFigures
+	(*HeldMessagesRequest)(nil),      // 25: splashdam.v1.HeldMessagesRequest
+	(*HeldMessagesResponse)(nil),     // 26: splashdam.v1.HeldMessagesResponse
+	(*HeldMessage)(nil),              // 27: splashdam.v1.HeldMessage
+	(*PartitionFiguresRequest)(nil),  // 28: splashdam.v1.PartitionFiguresRequest
+	(*PartitionFiguresResponse)(nil), // 29: splashdam.v1.PartitionFiguresResponse
+	(*PartitionFigures)(nil),         // 30: splashdam.v1.PartitionFigures
+	(*FollowerFigures)(nil),          // 31: splashdam.v1.FollowerFigures
+	(*TraceRequest)(nil),             // 32: splashdam.v1.TraceRequest
+	(*TraceResponse)(nil),            // 33: splashdam.v1.TraceResponse
+	(*TraceEvent)(nil),               // 34: splashdam.v1.TraceEvent
+	(*TraceGroup)(nil),               // 35: splashdam.v1.TraceGroup
+	(*SettlementsRequest)(nil),       // 36: splashdam.v1.SettlementsRequest
+	(*SettlementsResponse)(nil),      // 37: splashdam.v1.SettlementsResponse
+	(*Settlement)(nil),               // 38: splashdam.v1.Settlement
+	(*ReadSegmentRequest)(nil),       // 39: splashdam.v1.ReadSegmentRequest
+	(*ReadSegmentResponse)(nil),      // 40: splashdam.v1.ReadSegmentResponse
+	(*CopyEntriesRequest)(nil),       // 41: splashdam.v1.CopyEntriesRequest
+	(*CopyEntriesResponse)(nil),      // 42: splashdam.v1.CopyEntriesResponse
 }
 var file_splashdam_proto_depIdxs = []int32{
 	1,  // 0: splashdam.v1.Segment.partition:type_name -> splashdam.v1.Partition
 	2,  // 1: splashdam.v1.Segment.base:type_name -> splashdam.v1.Position
 	4,  // 2: splashdam.v1.Segment.replicas:type_name -> splashdam.v1.Replica
 	3,  // 3: splashdam.v1.Segment.leader:type_name -> splashdam.v1.Incarnation
-	3,  // 4: splashdam.v1.ProbeResponse.node:type_name -> splashdam.v1.Incarnation
-	8,  // 5: splashdam.v1.ProbeResponse.segments:type_name -> splashdam.v1.SegmentState
-	2,  // 6: splashdam.v1.SegmentState.tail:type_name -> splashdam.v1.Position
-	3,  // 7: splashdam.v1.SealResponse.node:type_name -> splashdam.v1.Incarnation
-	8,  // 8: splashdam.v1.SealResponse.segments:type_name -> splashdam.v1.SegmentState
-	12, // 9: splashdam.v1.CreateRequest.segments:type_name -> splashdam.v1.NewSegment
-	5,  // 10: splashdam.v1.NewSegment.segment:type_name -> splashdam.v1.Segment
-	3,  // 11: splashdam.v1.CreateResponse.node:type_name -> splashdam.v1.Incarnation
-	14, // 12: splashdam.v1.CreateResponse.results:type_name -> splashdam.v1.CreateResult
-	1,  // 13: splashdam.v1.EnsureGroupRequest.partitions:type_name -> splashdam.v1.Partition
-	15, // 14: splashdam.v1.EnsureGroupRequest.group:type_name -> splashdam.v1.Group
-	20, // 15: splashdam.v1.EnsureGroupResponse.results:type_name -> splashdam.v1.PartitionResult
-	1,  // 16: splashdam.v1.DeleteGroupRequest.partitions:type_name -> splashdam.v1.Partition
-	20, // 17: splashdam.v1.DeleteGroupResponse.results:type_name -> splashdam.v1.PartitionResult
-	1,  // 18: splashdam.v1.PartitionResult.partition:type_name -> splashdam.v1.Partition
-	1,  // 19: splashdam.v1.GroupFiguresRequest.partitions:type_name -> splashdam.v1.Partition
-	23, // 20: splashdam.v1.GroupFiguresResponse.figures:type_name -> splashdam.v1.GroupFigures
-	1,  // 21: splashdam.v1.GroupFigures.partition:type_name -> splashdam.v1.Partition
-	1,  // 22: splashdam.v1.HeldMessagesRequest.partition:type_name -> splashdam.v1.Partition
-	26, // 23: splashdam.v1.HeldMessagesResponse.messages:type_name -> splashdam.v1.HeldMessage
-	1,  // 24: splashdam.v1.PartitionFiguresRequest.partitions:type_name -> splashdam.v1.Partition
-	29, // 25: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
-	1,  // 26: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
-	30, // 27: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
-	1,  // 28: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
-	33, // 29: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
-	34, // 30: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
-	1,  // 31: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
-	37, // 32: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
-	2,  // 33: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
-	2,  // 34: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
-	2,  // 35: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
-	2,  // 36: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
-	0,  // 37: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
-	0,  // 38: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
-	6,  // 39: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
-	9,  // 40: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
-	11, // 41: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
-	16, // 42: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
-	18, // 43: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
-	21, // 44: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
-	24, // 45: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
-	27, // 46: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
-	31, // 47: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
-	35, // 48: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
-	38, // 49: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
-	40, // 50: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
-	0,  // 51: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
-	0,  // 52: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
-	7,  // 53: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
-	10, // 54: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
-	13, // 55: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
-	17, // 56: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
-	19, // 57: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
-	22, // 58: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
-	25, // 59: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
-	28, // 60: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
-	32, // 61: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
-	36, // 62: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
-	39, // 63: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
-	41, // 64: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
-	51, // [51:65] is the sub-list for method output_type
-	37, // [37:51] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	7,  // 4: splashdam.v1.ProbeRequest.fence:type_name -> splashdam.v1.Named
+	1,  // 5: splashdam.v1.Named.partition:type_name -> splashdam.v1.Partition
+	3,  // 6: splashdam.v1.ProbeResponse.node:type_name -> splashdam.v1.Incarnation
+	9,  // 7: splashdam.v1.ProbeResponse.segments:type_name -> splashdam.v1.SegmentState
+	2,  // 8: splashdam.v1.SegmentState.tail:type_name -> splashdam.v1.Position
+	7,  // 9: splashdam.v1.SealRequest.fence:type_name -> splashdam.v1.Named
+	3,  // 10: splashdam.v1.SealResponse.node:type_name -> splashdam.v1.Incarnation
+	9,  // 11: splashdam.v1.SealResponse.segments:type_name -> splashdam.v1.SegmentState
+	13, // 12: splashdam.v1.CreateRequest.segments:type_name -> splashdam.v1.NewSegment
+	5,  // 13: splashdam.v1.NewSegment.segment:type_name -> splashdam.v1.Segment
+	3,  // 14: splashdam.v1.CreateResponse.node:type_name -> splashdam.v1.Incarnation
+	15, // 15: splashdam.v1.CreateResponse.results:type_name -> splashdam.v1.CreateResult
+	1,  // 16: splashdam.v1.EnsureGroupRequest.partitions:type_name -> splashdam.v1.Partition
+	16, // 17: splashdam.v1.EnsureGroupRequest.group:type_name -> splashdam.v1.Group
+	21, // 18: splashdam.v1.EnsureGroupResponse.results:type_name -> splashdam.v1.PartitionResult
+	1,  // 19: splashdam.v1.DeleteGroupRequest.partitions:type_name -> splashdam.v1.Partition
+	21, // 20: splashdam.v1.DeleteGroupResponse.results:type_name -> splashdam.v1.PartitionResult
+	1,  // 21: splashdam.v1.PartitionResult.partition:type_name -> splashdam.v1.Partition
+	1,  // 22: splashdam.v1.GroupFiguresRequest.partitions:type_name -> splashdam.v1.Partition
+	24, // 23: splashdam.v1.GroupFiguresResponse.figures:type_name -> splashdam.v1.GroupFigures
+	1,  // 24: splashdam.v1.GroupFigures.partition:type_name -> splashdam.v1.Partition
+	1,  // 25: splashdam.v1.HeldMessagesRequest.partition:type_name -> splashdam.v1.Partition
+	27, // 26: splashdam.v1.HeldMessagesResponse.messages:type_name -> splashdam.v1.HeldMessage
+	1,  // 27: splashdam.v1.PartitionFiguresRequest.partitions:type_name -> splashdam.v1.Partition
+	30, // 28: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
+	1,  // 29: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
+	31, // 30: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
+	1,  // 31: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
+	34, // 32: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
+	35, // 33: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
+	1,  // 34: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
+	38, // 35: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
+	2,  // 36: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
+	2,  // 37: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
+	2,  // 38: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
+	7,  // 39: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
+	2,  // 40: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
+	0,  // 41: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
+	0,  // 42: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
+	6,  // 43: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
+	10, // 44: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
+	12, // 45: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
+	17, // 46: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
+	19, // 47: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
+	22, // 48: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
+	25, // 49: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
+	28, // 50: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
+	32, // 51: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
+	36, // 52: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
+	39, // 53: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
+	41, // 54: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
+	0,  // 55: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
+	0,  // 56: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
+	8,  // 57: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
+	11, // 58: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
+	14, // 59: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
+	18, // 60: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
+	20, // 61: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
+	23, // 62: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
+	26, // 63: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
+	29, // 64: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
+	33, // 65: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
+	37, // 66: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
+	40, // 67: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
+	42, // 68: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
+	55, // [55:69] is the sub-list for method output_type
+	41, // [41:55] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_splashdam_proto_init() }
@@ -3027,7 +3137,7 @@ func file_splashdam_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_splashdam_proto_rawDesc), len(file_splashdam_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

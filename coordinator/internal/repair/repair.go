@@ -25,6 +25,8 @@ type Cluster struct {
 	Alive map[mq.StoreID]Node
 	// Lost are stores that have been away for so long that they are not waited for, or that are to be emptied.
 	Lost map[mq.StoreID]bool
+	// Away are stores that are not registered now. They are waited for, unless there is a whole copy in their place.
+	Away map[mq.StoreID]bool
 	// Copied says which stores report which segments as whole.
 	Copied map[mq.StoreID]map[mq.SegmentID]bool
 }
@@ -34,6 +36,9 @@ type Cluster struct {
 func Next(s *mq.Segment, c *Cluster) (replicas, adding []mq.Replica, changed bool) {
 	replicas, adding = slices.Clone(s.Replicas), slices.Clone(s.Adding)
 	lost := slices.IndexFunc(replicas, func(r mq.Replica) bool { return c.Lost[r.Store] })
+	if lost < 0 {
+		lost = slices.IndexFunc(replicas, func(r mq.Replica) bool { return c.Away[r.Store] })
+	}
 	for i, a := range adding {
 		switch {
 		case c.Lost[a.Store], lost < 0 && !c.Copied[a.Store][s.ID]:
@@ -54,15 +59,16 @@ func Next(s *mq.Segment, c *Cluster) (replicas, adding []mq.Replica, changed boo
 	if gone <= len(adding) || gone == len(replicas) { // without a survivor there is nothing to copy from
 		return replicas, adding, false
 	}
-	n, ok := choose(s, c)
+	n, ok := Choose(s, c)
 	if !ok {
 		return replicas, adding, false
 	}
 	return replicas, append(adding, n.Replica), true
 }
 
-// choose is the living node with the least load that does not hold the segment, in a zone of its own if there is one.
-func choose(s *mq.Segment, c *Cluster) (Node, bool) {
+// Choose is the living node with the least load that does not hold the segment, in a zone of its own if there is one;
+// false if there is none.
+func Choose(s *mq.Segment, c *Cluster) (Node, bool) {
 	zones := map[string]bool{}
 	for _, r := range append(slices.Clone(s.Replicas), s.Adding...) {
 		if n, ok := c.Alive[r.Store]; ok && n.Zone != "" {

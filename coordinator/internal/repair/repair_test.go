@@ -28,6 +28,11 @@ func cluster(alive string, lost string) *Cluster {
 	return c
 }
 
+func away(c *Cluster, store mq.StoreID) *Cluster {
+	c.Away = map[mq.StoreID]bool{store: true}
+	return c
+}
+
 func (c *Cluster) copied(store string, id mq.SegmentID) *Cluster {
 	c.Copied[mq.StoreID(store)] = map[mq.SegmentID]bool{id: true}
 	return c
@@ -53,6 +58,8 @@ func TestNext(t *testing.T) {
 		{"the lost one came back", replicas("a", "b", "c"), replicas("d"), cluster("abcd", ""), replicas("a", "b", "c"), nil, true},
 		{"the one that copies is lost", replicas("a", "b", "c"), replicas("d"), cluster("abe", "cd"), replicas("a", "b", "c"), nil, true},
 		{"two lost: two to copy, one at a time", replicas("a", "b", "c"), replicas("d"), cluster("ade", "bc"), replicas("a", "b", "c"), replicas("d", "e"), true},
+		{"away, and copied at once: it is replaced", replicas("a", "b", "c"), replicas("d"), away(cluster("abd", ""), "c").copied("d", 7), replicas("a", "b", "d"), nil, true},
+		{"away, the copy at once is under way", replicas("a", "b", "c"), replicas("d"), away(cluster("abd", ""), "c"), replicas("a", "b", "c"), replicas("d"), false},
 		{"nothing to copy from", replicas("a"), nil, cluster("bc", "a"), replicas("a"), nil, false},
 	} {
 		s := mq.Segment{ID: 7, Replicas: x.replicas, Adding: x.adding, Sealed: true}

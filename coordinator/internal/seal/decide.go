@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/coordinator/internal/placement"
+	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
@@ -23,6 +24,7 @@ const (
 	Redundancy Reason = "redundancy" // (iii) a replica is missing and another node could be one
 	Asked      Reason = "asked"      // (iv) the leader asks
 	Moving     Reason = "moving"     // (iv) an operator or the balance wants another leader or other replicas
+	Forced     Reason = "forced"     // an operator goes on with what is left (R6)
 )
 
 const (
@@ -44,6 +46,8 @@ type Cluster struct {
 	Drained map[mq.StoreID]bool   // nodes that are to be emptied
 	// Prefer are the partitions of which another replica should lead.
 	Prefer map[mq.PartitionID]mq.StoreID
+	// Forced are the partitions whose open segments an operator wants sealed with however many replicas answer.
+	Forced map[mq.PartitionID]*meta.Force
 	Stormy bool                    // a new controller, or leases that ended together: one TTL must pass first
 	Moved  map[mq.PartitionID]bool // changed by us, which the view does not show yet
 }
@@ -83,11 +87,12 @@ func (h History) rest() int64 {
 }
 
 // Need is a wish to seal, or None. Everyone: only if every replica answers, because it would be too early
-// otherwise (details.md, Start). Due, if not 0, is when to ask again.
+// otherwise (details.md, Start). Due, if not 0, is when to ask again. Force is set with the reason Forced only.
 type Need struct {
 	Reason   Reason
 	Everyone bool
 	Due      int64
+	Force    *meta.Force
 }
 
 // Degraded says whether fewer replicas of the open segment live than could.
@@ -119,8 +124,8 @@ func Look(h *mq.Head, c *Cluster, past History) Need {
 	if c.Now < past.RetryAt {
 		return Need{Due: past.RetryAt}
 	}
-	if reason == First {
-		return Need{Reason: First}
+	if reason == First || reason == Forced {
+		return Need{Reason: reason, Force: c.Forced[h.Partition]}
 	}
 	early := c.Stormy || past.Segment == h.Open.ID && c.Now < past.rest()
 	if early && reason != Restarted {
@@ -132,6 +137,9 @@ func Look(h *mq.Head, c *Cluster, past History) Need {
 func reasonFor(h *mq.Head, c *Cluster, past History) Reason {
 	if h.Open == nil {
 		return First
+	}
+	if c.Forced[h.Partition] != nil {
+		return Forced
 	}
 	boot, alive := c.Alive[h.Open.Leader.Store]
 	switch {
@@ -197,7 +205,12 @@ func Judge(h *mq.Head, need Need, answers map[mq.StoreID]Answer, c *Cluster) err
 		}
 	}
 	if known < seg.SealAnswers() {
-		return fmt.Errorf("%d of %d replicas answer for %s, %d are needed", known, len(seg.Replicas), seg, seg.SealAnswers())
+		if need.Force == nil {
+			return fmt.Errorf("%d of %d replicas answer for %s, %d are needed", known, len(seg.Replicas), seg, seg.SealAnswers())
+		}
+		if err := mayForce(h, need.Force, answers); err != nil {
+			return err
+		}
 	}
 	leader, answered := answers[seg.Leader.Store]
 	restarted := answered && leader.Node != seg.Leader
@@ -205,7 +218,7 @@ func Judge(h *mq.Head, need Need, answers map[mq.StoreID]Answer, c *Cluster) err
 		return fmt.Errorf("it is too early unless every replica answers, %d of %d do", known, len(seg.Replicas))
 	}
 	serving := answered && !restarted && leader.Leads && (leader.Committing || c.Opening[seg.ID])
-	if serving && !flagged && (need.Reason == Gone || need.Reason == Suspected) {
+	if serving && !flagged && (need.Reason == Gone || need.Reason == Suspected || need.Reason == Forced) {
 		return fmt.Errorf("the leader of %s answers and commits", seg)
 	}
 	return nil
@@ -221,6 +234,41 @@ func End(seg *mq.Segment, answers map[mq.StoreID]Answer) (end mq.Position, ok bo
 		}
 	}
 	return seg.Ended(tails)
+}
+
+// mayForce says whether what answers is what the operator agreed to go on with.
+func mayForce(h *mq.Head, f *meta.Force, answers map[mq.StoreID]Answer) error {
+	known := 0
+	for _, r := range h.Open.Replicas {
+		if answers[r.Store].Known {
+			known++
+		}
+	}
+	switch {
+	case len(h.Holes) >= mq.MaxHoles:
+		return fmt.Errorf("partition %s has %d recorded holes, which is the most", h.Partition, len(h.Holes))
+	case f.Store != "" && !answers[f.Store].Known:
+		return fmt.Errorf("node %s, with which an operator wants to go on, does not answer for %s", f.Node, h.Open)
+	case known == 0 && !f.Empty:
+		return fmt.Errorf("no replica of %s answers, and the operator did not agree to go on with none", h.Open)
+	}
+	return nil
+}
+
+// ForcedEnd is where a segment ends of which too few replicas answered a seal: the highest tail among those that
+// did, because an operator said so. An error says why not.
+func ForcedEnd(h *mq.Head, f *meta.Force, answers map[mq.StoreID]Answer) (mq.Position, error) {
+	sealed := map[mq.StoreID]Answer{}
+	for store, a := range answers {
+		if a.Known && a.Sealed {
+			sealed[store] = a
+		}
+	}
+	if err := mayForce(h, f, sealed); err != nil {
+		return mq.Position{}, err
+	}
+	end, _ := End(h.Open, sealed)
+	return end, nil
 }
 
 // atEnd are the stores whose tail is the end.
@@ -242,7 +290,7 @@ type Taker struct {
 
 // Plan is the next segment of a partition, without an id yet, after the open one ended at end (ignored when there is
 // none). ok is false if too few takers are left.
-func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []Taker, prefer mq.StoreID) (next mq.Segment, chosen placement.Choice, ok bool) {
+func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []Taker, prefer mq.StoreID, force *meta.Force) (next mq.Segment, chosen placement.Choice, ok bool) {
 	r := placement.Request{Partition: h.Partition, Replicas: h.Replicas, Quorum: h.Quorum}
 	for _, t := range takers {
 		r.Nodes = append(r.Nodes, t.Node)
@@ -252,9 +300,13 @@ func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []T
 		next.Base = h.Last.End
 	}
 	if h.Open != nil {
-		next.Base = end
+		_, enough := End(h.Open, answers)
+		short := force != nil && !enough
+		if next.Base = end; short { // what was given beyond the end is not known (R6)
+			next.Base = mq.Position{Offset: end.Offset + mq.HoleJump}
+		}
 		r.AtEnd = atEnd(h.Open, end, answers)
-		if len(r.AtEnd) == 0 {
+		if len(r.AtEnd) == 0 && !(short && end == h.Open.Base) { // with nothing left anybody may lead
 			return next, nil, false
 		}
 		if slices.Contains(r.AtEnd, prefer) && slices.ContainsFunc(takers, func(t Taker) bool { return t.Store == prefer }) {
@@ -279,13 +331,18 @@ func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []T
 }
 
 // Chain is the head in which next follows the open segment, ended at end. An empty segment is replaced, not
-// chained. displaced is the former last segment if another one took its place: it needs a key of its own.
-func Chain(h mq.Head, end mq.Position, next mq.Segment) (head mq.Head, displaced *mq.Segment) {
+// chained. displaced is the former last segment if another one took its place: it needs a key of its own. Where next
+// does not begin at the end, because an operator forced that, the range between is recorded as a hole.
+func Chain(h mq.Head, end mq.Position, next mq.Segment, force *meta.Force) (head mq.Head, displaced *mq.Segment) {
 	head = h
 	if h.Open != nil && h.Open.Base != end {
 		sealed := *h.Open
 		sealed.Sealed, sealed.End = true, end
 		head.Last, displaced = &sealed, h.Last
+	}
+	if force != nil && h.Open != nil && end.Before(next.Base) {
+		head.Holes = append(slices.Clone(h.Holes), mq.Hole{From: end, To: next.Base, Segment: h.Open.ID, At: force.At,
+			By: force.By, Node: force.Node})
 	}
 	head.Open, head.Next = &next, next.Number+1
 	return head, displaced

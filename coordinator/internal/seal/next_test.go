@@ -78,21 +78,21 @@ func TestPlan(t *testing.T) {
 		sealed[s] = a
 	}
 	h := open()
-	next, _, ok := Plan(&h, pos(14), sealed, takers(1, 2, 3, 4), "")
+	next, _, ok := Plan(&h, pos(14), sealed, takers(1, 2, 3, 4), "", nil)
 	if !ok || next.Base != pos(14) || next.Number != 3 || next.Quorum != 2 || len(next.Replicas) != 3 {
 		t.Fatalf("%+v", next)
 	}
 	if next.Leader.Store == "s1" || next.Leader.Boot != 7 || next.Replicas[0].Store != next.Leader.Store {
 		t.Errorf("led by %s; s1 did not answer the end", next.Leader)
 	}
-	if _, _, ok := Plan(&h, pos(14), sealed, takers(1, 4), ""); ok {
+	if _, _, ok := Plan(&h, pos(14), sealed, takers(1, 4), "", nil); ok {
 		t.Error("planned without anyone who answered the end")
 	}
-	if _, _, ok := Plan(&h, pos(14), sealed, takers(2), ""); ok {
+	if _, _, ok := Plan(&h, pos(14), sealed, takers(2), "", nil); ok {
 		t.Error("planned with fewer nodes than a quorum")
 	}
 	first := mq.Head{Replicas: 3, Quorum: 2, Next: 1}
-	next, _, ok = Plan(&first, mq.Position{}, nil, takers(1, 2), "")
+	next, _, ok = Plan(&first, mq.Position{}, nil, takers(1, 2), "", nil)
 	if !ok || next.Number != 1 || next.Base != (mq.Position{}) || len(next.Replicas) != 2 {
 		t.Errorf("first: %+v", next)
 	}
@@ -101,7 +101,7 @@ func TestPlan(t *testing.T) {
 func TestChain(t *testing.T) {
 	h := open()
 	next := mq.Segment{ID: 6, Number: 3, Base: pos(14)}
-	head, displaced := Chain(h, pos(14), next)
+	head, displaced := Chain(h, pos(14), next, nil)
 	if head.Open.ID != 6 || head.Next != 4 || head.Last.ID != 5 || !head.Last.Sealed || head.Last.End != pos(14) || displaced.ID != 4 {
 		t.Errorf("chained: %+v, last %+v, displaced %+v", head, head.Last, displaced)
 	}
@@ -109,11 +109,11 @@ func TestChain(t *testing.T) {
 		t.Error("the head of before was changed")
 	}
 	next.Base = pos(10)
-	head, displaced = Chain(h, pos(10), next)
+	head, displaced = Chain(h, pos(10), next, nil)
 	if head.Open.ID != 6 || head.Next != 4 || head.Last.ID != 4 || displaced != nil {
 		t.Errorf("an empty one replaced: %+v, last %+v, displaced %+v", head, head.Last, displaced)
 	}
-	head, displaced = Chain(mq.Head{Next: 1}, mq.Position{}, mq.Segment{ID: 1, Number: 1})
+	head, displaced = Chain(mq.Head{Next: 1}, mq.Position{}, mq.Segment{ID: 1, Number: 1}, nil)
 	if head.Last != nil || displaced != nil || head.Next != 2 || head.Open.ID != 1 {
 		t.Errorf("first: %+v, %+v", head, displaced)
 	}

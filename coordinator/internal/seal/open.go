@@ -68,7 +68,7 @@ func (r *Round) plan(moves []*move) (planned []*move) {
 				takers, at = append(takers, Taker{x.Node, x.Incarnation}), append(at, i)
 			}
 		}
-		next, chosen, ok := Plan(&m.Target.Head, m.end, m.answers, takers, r.Cluster.Prefer[m.Target.Head.Partition])
+		next, chosen, ok := Plan(&m.Target.Head, m.end, m.answers, takers, r.Cluster.Prefer[m.Target.Head.Partition], m.Target.Need.Force)
 		if !ok {
 			m.wait(fmt.Errorf("no %d nodes can take the next segment of %s, its leader among those that answered its end",
 				m.Target.Head.Quorum, m.Target.Head.Partition))
@@ -124,7 +124,7 @@ func (r *Round) open(ctx context.Context, moves []*move) {
 func (r *Round) openSome(ctx context.Context, moves []*move) {
 	openings := make([]meta.Opening, len(moves))
 	for i, m := range moves {
-		openings[i].Head, openings[i].Displaced = Chain(m.Target.Head, m.end, m.next)
+		openings[i].Head, openings[i].Displaced = Chain(m.Target.Head, m.end, m.next, m.Target.Need.Force)
 	}
 	ok, revision, err := r.Chains.Open(ctx, openings)
 	switch {

@@ -254,8 +254,15 @@ func (r *Round) seal(ctx context.Context, moves []*move) {
 		}
 		m.take(replies)
 		var ok bool
-		if m.end, ok = End(m.Target.Head.Open, m.answers); !ok {
-			m.wait(fmt.Errorf("too few replicas sealed %s", m.Target.Head.Open))
+		if m.end, ok = End(m.Target.Head.Open, m.answers); ok {
+			continue
+		}
+		err := fmt.Errorf("too few replicas sealed %s", m.Target.Head.Open)
+		if f := m.Target.Need.Force; f != nil {
+			m.end, err = ForcedEnd(&m.Target.Head, f, m.answers)
+		}
+		if err != nil {
+			m.wait(err)
 		}
 	}
 }

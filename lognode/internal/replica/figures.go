@@ -83,6 +83,7 @@ func (p *Partition) Figures(done func(*mqpb.PartitionFigures)) {
 	p.serve(fail, func(l *leadership) {
 		j := l.journal()
 		out.First, out.Next, out.Segments = j.first(), j.open.End.Offset, uint64(j.len())
+		out.Lost = j.lostCount()
 		for id := range p.copies {
 			if info, ok := p.env.Store.Segment(id); ok {
 				out.Bytes += uint64(info.Bytes)

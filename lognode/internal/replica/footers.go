@@ -13,8 +13,8 @@ import (
 // to be derived from the entries, here or on another replica. It runs beside the partition. f may be called again,
 // when it says footer.ErrDamaged: then everything is derived from the entries.
 func (p *Partition) withFooter(ctx context.Context, s *mq.Segment, f func(*footer.Footer) error) error {
-	if s.Base == s.End {
-		return f(footer.New(s.ID, s.Base, &s.End))
+	if end := s.DataEnd(); s.Base == end {
+		return f(footer.New(s.ID, s.Base, &end))
 	}
 	err := p.useFooter(ctx, s, f)
 	if errors.Is(err, footer.ErrDamaged) {
@@ -29,7 +29,8 @@ func (p *Partition) withFooter(ctx context.Context, s *mq.Segment, f func(*foote
 
 func (p *Partition) useFooter(ctx context.Context, s *mq.Segment, f func(*footer.Footer) error) error {
 	memory := p.partsInMemory(ctx, s.ID)
-	ft := footer.New(s.ID, s.Base, &s.End)
+	end := s.DataEnd()
+	ft := footer.New(s.ID, s.Base, &end)
 	file, size, err := p.env.Store.OpenFooter(s.ID)
 	at := int64(0)
 	if err == nil {
@@ -39,7 +40,7 @@ func (p *Partition) useFooter(ctx context.Context, s *mq.Segment, f func(*footer
 	for _, part := range memory {
 		ft.TakeBytes(part)
 	}
-	if ft.To == s.End {
+	if ft.To == end {
 		return f(ft)
 	}
 	keep := func(part []byte) {

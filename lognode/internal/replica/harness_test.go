@@ -32,6 +32,7 @@ type world struct {
 	sealed []mq.Segment
 	groups []meta.Group
 	topic  mq.TopicSettings
+	force  meta.Force
 	broken error // what reading the chain fails with
 }
 
@@ -53,6 +54,29 @@ func (w *world) Chain(context.Context, mq.PartitionID) (mq.Head, []mq.Segment, e
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.head, append([]mq.Segment(nil), w.sealed...), w.broken
+}
+
+func (w *world) GetForce(context.Context, mq.PartitionID) (meta.Force, error) { return w.force, nil }
+
+func (w *world) RecordLost(_ context.Context, h mq.Head, s mq.Segment, held mq.Position, by meta.Force) (mq.Head, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h.Revision != w.head.Revision {
+		return h, mqerr.New(mqerr.PreconditionFailed, "the head changed")
+	}
+	for i := range w.sealed {
+		if w.sealed[i].ID == s.ID {
+			w.sealed[i].Held = &held
+		}
+	}
+	if w.head.Last != nil && w.head.Last.ID == s.ID {
+		last := *w.head.Last
+		last.Held = &held
+		w.head.Last = &last
+	}
+	w.head.Holes = append(w.head.Holes, mq.Hole{From: held, To: s.End, Segment: s.ID, By: by.By})
+	w.head.Revision++
+	return w.head, nil
 }
 
 func (w *world) Groups(mq.TopicID) []meta.Group { return w.groups }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
@@ -133,13 +132,13 @@ func complete(parts [][]byte) bool {
 // walk calls f with every entry of a sealed segment from a position to its end, from this store or, if this
 // has no whole copy, from another replica.
 func (p *Partition) walk(ctx context.Context, s *mq.Segment, from mq.Position, f func(*mq.Entry) error) error {
-	if !from.Before(s.End) {
+	if !from.Before(s.DataEnd()) {
 		return nil
 	}
 	if Resident(p.env.Store, s) {
 		var stop error
 		err := p.env.Store.Scan(s.ID, from, func(at mq.Position, data []byte) bool {
-			if !at.Before(s.End) {
+			if !at.Before(s.DataEnd()) {
 				return false
 			}
 			e, err := mq.ParseEntry(data)
@@ -162,7 +161,7 @@ func walked(err error) error {
 }
 
 func (p *Partition) walkRemote(ctx context.Context, s *mq.Segment, from mq.Position, f func(*mq.Entry) error) error {
-	for from.Before(s.End) {
+	for from.Before(s.DataEnd()) {
 		raw, err := p.fetch(ctx, s, from)
 		if err != nil {
 			return err
@@ -175,7 +174,7 @@ func (p *Partition) walkRemote(ctx context.Context, s *mq.Segment, from mq.Posit
 			if e.At != from {
 				return fmt.Errorf("asked for %s of segment %d, got %s", from, s.ID, e.At)
 			}
-			if !e.At.Before(s.End) {
+			if !e.At.Before(s.DataEnd()) {
 				return nil
 			}
 			if err := f(&e); err != nil {
@@ -220,7 +219,7 @@ func (p *Partition) walkBack(ctx context.Context, chain []mq.Segment, f func(*mq
 		s := &chain[i]
 		var stop error
 		if Resident(p.env.Store, s) {
-			err := p.env.Store.ScanBack(s.ID, s.End, func(_ mq.Position, data []byte) bool {
+			err := p.env.Store.ScanBack(s.ID, s.DataEnd(), func(_ mq.Position, data []byte) bool {
 				e, err := mq.ParseEntry(data)
 				if err == nil {
 					err = f(&e)
@@ -271,148 +270,8 @@ func (p *Partition) remoteBack(ctx context.Context, s *mq.Segment, f func(*mq.En
 	return nil
 }
 
-// repairSuffix brings the last sealed segment to its quorum before anything is built on it
-// (replication step 6): the range up to the decided end is committed once a quorum holds it. A replica that
-// does not answer is not waited for; those beyond the quorum get their copy beside.
-func (p *Partition) repairSuffix(ctx context.Context, s *mq.Segment) error {
-	if s.Base == s.End {
-		return nil
-	}
-	self := p.env.Store.Identity().Store
-	tails, known := p.tails(ctx, s, self)
-	holders := 0
-	var behind []int
-	for i := range s.Replicas {
-		switch {
-		case known[i] && !tails[i].Before(s.End):
-			holders++
-		case known[i]:
-			behind = append(behind, i)
-		}
-	}
-	var last error
-	for len(behind) > 0 && holders < s.Quorum {
-		r := s.Replicas[behind[0]]
-		if last = p.copyTo(ctx, s, r, tails[behind[0]], self); last == nil {
-			holders++
-		} else {
-			p.log.Warn("the suffix could not be copied", "segment", s.ID, "node", r.Node, "err", last)
-		}
-		behind = behind[1:]
-	}
-	if holders < s.Quorum {
-		if last == nil {
-			last = errors.New("the others do not answer")
-		}
-		return fmt.Errorf("segment %d up to %s is on %d of %d replicas needed: %w", s.ID, s.End, holders, s.Quorum, last)
-	}
-	for _, i := range behind {
-		p.beside(func(ctx context.Context) {
-			if err := p.copyTo(ctx, s, s.Replicas[i], tails[i], self); err != nil {
-				p.log.Warn("a replica of the last segment is behind", "segment", s.ID, "node", s.Replicas[i].Node, "err", err)
-			}
-		})
-	}
-	return nil
-}
-
-// tails asks every replica of a segment at once; one that does not answer soon is not known.
-func (p *Partition) tails(ctx context.Context, s *mq.Segment, self mq.StoreID) (tails []mq.Position, known []bool) {
-	tails, known = make([]mq.Position, len(s.Replicas)), make([]bool, len(s.Replicas))
-	ctx, cancel := context.WithTimeout(ctx, probeWait)
-	defer cancel()
-	var wg sync.WaitGroup
-	for i, r := range s.Replicas {
-		wg.Go(func() { tails[i], known[i] = p.tailOf(ctx, s, r, self) })
-	}
-	wg.Wait()
-	return tails, known
-}
-
-func (p *Partition) tailOf(ctx context.Context, s *mq.Segment, r mq.Replica, self mq.StoreID) (mq.Position, bool) {
-	if r.Store == self {
-		info, ok := p.env.Store.Segment(s.ID)
-		return info.Tail, ok && !info.Damaged
-	}
-	c, err := p.env.Peers.Client(r.Store)
-	if err != nil {
-		return mq.Position{}, false
-	}
-	res, err := c.Probe(ctx, &mqpb.ProbeRequest{Segments: []uint64{uint64(s.ID)}})
-	if err != nil || len(res.Segments) != 1 || !res.Segments[0].Known || res.Node.GetStore() != string(r.Store) {
-		return mq.Position{}, false
-	}
-	return res.Segments[0].Tail.MQ(), true
-}
-
-// copyTo gives a replica what it lacks of a sealed segment.
-func (p *Partition) copyTo(ctx context.Context, s *mq.Segment, r mq.Replica, tail mq.Position, self mq.StoreID) error {
-	send := func(raw [][]byte) error {
-		if r.Store == self {
-			return p.copyHere(ctx, s, raw)
-		}
-		c, err := p.env.Peers.Client(r.Store)
-		if err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(ctx, pieceWait)
-		defer cancel()
-		res, err := c.CopyEntries(ctx, &mqpb.CopyEntriesRequest{Segment: uint64(s.ID), End: mqpb.FromPosition(s.End), Entries: raw})
-		if err == nil && !res.Known {
-			err = fmt.Errorf("node %s does not take the copy", r.Node)
-		}
-		return err
-	}
-	var raw [][]byte
-	size := 0
-	err := p.walk(ctx, s, tail, func(e *mq.Entry) error {
-		b := e.AppendTo(nil)
-		raw = append(raw, b)
-		if size += len(b); size < fetchBytes {
-			return nil
-		}
-		err := send(raw)
-		raw, size = nil, 0
-		return err
-	})
-	if err == nil && len(raw) > 0 {
-		err = send(raw)
-	}
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, probeWait)
-	defer cancel()
-	if tail, known := p.tailOf(ctx, s, r, self); !known || tail.Before(s.End) {
-		return fmt.Errorf("node %s has %s of segment %d after the copy, not %s", r.Node, tail, s.ID, s.End)
-	}
-	return nil
-}
-
-// copyHere is copyTo for this store.
-func (p *Partition) copyHere(ctx context.Context, s *mq.Segment, raw [][]byte) error {
-	entries := make([]mq.Entry, len(raw))
-	for i, b := range raw {
-		var err error
-		if entries[i], err = mq.ParseEntry(b); err != nil {
-			return err
-		}
-	}
-	done := make(chan bool, 1)
-	p.Copy(s.ID, s.End, entries, raw, func(known bool, _ mq.Position) { done <- known })
-	select {
-	case known := <-done:
-		if !known {
-			return fmt.Errorf("this store does not take the copy")
-		}
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // Resident says whether a store holds a segment whole up to its end (of the open one: to the commit position).
 func Resident(st *store.Store, s *mq.Segment) bool {
 	info, ok := st.Segment(s.ID)
-	return ok && !info.Damaged && !info.Tail.Before(s.End)
+	return ok && !info.Damaged && !info.Tail.Before(s.DataEnd())
 }

@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics are counted over all partitions of a node.
 type Metrics struct {
-	Appended, Delivered, ReadErrors, Faults, Opened, Repaired, Expired, Footers prometheus.Counter
+	Appended, Delivered, ReadErrors, Faults, Opened, Repaired, Expired, Footers, Lost prometheus.Counter
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -20,6 +20,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		ReadErrors: counter("read_errors_total", "Messages that could not be read when they were to be handed out."),
 		Faults:     counter("faults_total", "Partitions that were stopped here because an invariant was broken."),
 		Expired:    counter("expired_segments_total", "Segments that retention removed."),
+		Lost:       counter("lost_ranges_total", "Ranges of partitions that a leader here recorded as lost."),
 		Repaired:   counter("repaired_bytes_total", "Bytes of entries that were copied from other nodes to make a copy whole."),
 		Footers:    counter("derived_footers_total", "Footers that were derived by reading a sealed segment's entries again."),
 		Opened:     counter("leaderships_total", "Segments that this node began to lead."),

@@ -120,7 +120,7 @@ func (p *Partition) open(l *leadership) {
 	go func() {
 		defer p.work.Done()
 		_, err := backoff.Retry(l.ctx, func() (struct{}, error) {
-			o, err := p.prepare(l.ctx, id, kept)
+			o, err := p.prepare(l.ctx, l, kept)
 			if err != nil {
 				p.log.Warn("can't serve yet", "segment", id, "err", err)
 				p.post(func() {
@@ -157,7 +157,8 @@ type loaded struct {
 }
 
 // prepare runs beside the partition and may be tried again.
-func (p *Partition) prepare(ctx context.Context, id mq.SegmentID, kept *delivery.Machine) (loaded, error) {
+func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.Machine) (loaded, error) {
+	id := l.seg.Segment().ID
 	head, chain, err := p.env.Chain.Chain(ctx, p.id)
 	if err != nil {
 		return loaded{}, err
@@ -166,15 +167,19 @@ func (p *Partition) prepare(ctx context.Context, id mq.SegmentID, kept *delivery
 		return loaded{}, fmt.Errorf("segment %d is not the open one any more", id)
 	}
 	o := loaded{chain: chain, machine: kept}
+	x := p.suffixFor(&head)
 	if head.Last != nil {
-		if err := p.repairSuffix(ctx, head.Last); err != nil {
-			return loaded{}, err
+		err = x.repair(ctx, head.Last)
+	}
+	if err == nil && kept == nil {
+		err = p.load(ctx, &o)
+	}
+	if err != nil && ctx.Err() == nil && time.Since(l.began) > lossPatience {
+		if judged := x.lost(ctx, head, chain); judged != nil {
+			err = fmt.Errorf("%w; %w", err, judged)
 		}
 	}
-	if kept != nil {
-		return o, nil
-	}
-	return o, p.load(ctx, &o)
+	return o, err
 }
 
 // opened begins to serve.

@@ -46,6 +46,11 @@ type Chain interface {
 	Chain(ctx context.Context, p mq.PartitionID) (mq.Head, []mq.Segment, error)
 	// DropSegments takes the sealed segments below a number off the front of the chain.
 	DropSegments(ctx context.Context, h mq.Head, oldest uint64) (mq.Head, error)
+	// GetForce is the wish of an operator to force the partition; the zero value if there is none.
+	GetForce(ctx context.Context, p mq.PartitionID) (meta.Force, error)
+	// RecordLost records that a sealed segment ends at held and that the rest is lost (R6); PreconditionFailed if the
+	// chain changed meanwhile.
+	RecordLost(ctx context.Context, h mq.Head, s mq.Segment, held mq.Position, by meta.Force) (mq.Head, error)
 	// Groups are the topic's groups, and Topic the topic, as the node's view has them.
 	Groups(t mq.TopicID) []meta.Group
 	Topic(t mq.TopicID) (meta.Topic, bool)
@@ -53,12 +58,14 @@ type Chain interface {
 
 // Env is what all partitions of a node share.
 type Env struct {
-	Log    *slog.Logger
-	Store  *store.Store
-	Peers  Peers
-	Chain  Chain
-	Timers *Timers
-	Cache  *EntryCache
+	Log   *slog.Logger
+	Store *store.Store
+	Peers Peers
+	Chain Chain
+	// SealHere is the control call Seal of this node itself.
+	SealHere func(context.Context, *mqpb.SealRequest) (*mqpb.SealResponse, error)
+	Timers   *Timers
+	Cache    *EntryCache
 	// Wake tells gateways that a group has messages ready. It never blocks.
 	Wake func(p mq.PartitionID, g mq.GroupID)
 	// WantSeal asks the controller to seal a segment that this node leads. It never blocks.

@@ -45,11 +45,56 @@ func (j *journal) at(i int) *mq.Segment {
 
 // find is the segment that holds a message offset, or nil.
 func (j *journal) find(offset uint64) *mq.Segment {
-	i := sort.Search(j.len(), func(i int) bool { return offset < j.at(i).End.Offset })
+	i := sort.Search(j.len(), func(i int) bool { return offset < j.at(i).DataEnd().Offset })
 	if i == j.len() || offset < j.at(i).Base.Offset {
 		return nil
 	}
 	return j.at(i)
+}
+
+// lost says whether an offset lies in a hole: between what is left of a segment and where the next one begins. I5: there
+// are no such gaps but recorded holes.
+func (j *journal) lost(offset uint64) (from, to uint64, ok bool) {
+	for i := range j.len() - 1 {
+		from, to = j.at(i).DataEnd().Offset, j.at(i+1).Base.Offset
+		if from <= offset && offset < to {
+			return from, to, true
+		}
+	}
+	return 0, 0, false
+}
+
+// lostCount is how many offsets lie in holes.
+func (j *journal) lostCount() (n uint64) {
+	for i := range j.len() - 1 {
+		n += j.at(i+1).Base.Offset - j.at(i).DataEnd().Offset
+	}
+	return n
+}
+
+// readable is the range of offsets within from to to that can be read in one piece, forward from from or backward from
+// to. Where that begins in a hole it goes on behind it; next is where a later read goes on.
+func (j *journal) readable(from, to uint64, backward bool) (uint64, uint64) {
+	for i := range j.len() - 1 {
+		first, last := j.at(i).DataEnd().Offset, j.at(i+1).Base.Offset
+		switch {
+		case first == last || last <= from || to <= first:
+		case backward && to <= last:
+			to = max(first, from)
+		case backward:
+			from = last
+		case from >= first:
+			from = min(last, to)
+		default:
+			return from, first
+		}
+	}
+	return from, to
+}
+
+// errLost is the answer about an offset in a hole.
+func errLost(offset, from, to uint64) error {
+	return mqerr.New(mqerr.Lost, "offset %d is among those from %d to %d, which were lost; the next one is %d", offset, from, to-1, to)
 }
 
 // entry reads the entry that holds an offset, through the node's cache.
@@ -211,7 +256,11 @@ func (p *Partition) read(ctx context.Context, j journal, r frame.Read) (frame.Re
 	if from > done.End {
 		return done, mqerr.New(mqerr.OffsetOutOfRange, "offset %d is beyond the end; the next one is %d", from, done.End)
 	}
-	to = min(to, done.End)
+	if a, b, lost := j.lost(from); lost && r.From.Where == frame.AtOffset && !r.Backward {
+		return done, errLost(from, a, b)
+	}
+	asked := min(to, done.End)
+	from, to = j.readable(from, asked, r.Backward)
 	done.Next = from
 	if r.Backward {
 		done.Next = to
@@ -228,6 +277,9 @@ func (p *Partition) read(ctx context.Context, j journal, r frame.Read) (frame.Re
 		return done, mqerr.New(mqerr.Internal, "reading offset %d: %w", from+uint64(got), err)
 	}
 	done.Chunks, done.Next = chunks, from+uint64(got)
+	if _, b, lost := j.lost(done.Next); lost && !r.Backward {
+		done.Next = b // so that the next page does not ask for what is lost
+	}
 	if r.Backward { // the newest ones are wanted: what did not fit is at the wrong end, so ask for fewer
 		for got < n && n > 1 {
 			n /= 2
@@ -258,15 +310,15 @@ func (p *Partition) placeOf(ctx context.Context, j *journal, at frame.Place) (ui
 func (p *Partition) offsetAt(ctx context.Context, j *journal, t int64) (uint64, error) {
 	for i := range j.len() {
 		s := j.at(i)
-		if s.Base == s.End {
+		if s.Base == s.DataEnd() {
 			continue
 		}
 		at, ok, err := p.stampSearch(ctx, s, t)
 		if err != nil {
 			return 0, err
 		}
-		if ok && at.Before(s.End) {
-			return min(at.Offset, s.End.Offset), nil
+		if ok && at.Before(s.DataEnd()) {
+			return at.Offset, nil
 		}
 	}
 	return j.open.End.Offset, nil

@@ -32,7 +32,7 @@ func (p *Partition) Repair(ctx context.Context, s *mq.Segment, taken func(ctx co
 		switch {
 		case !ok || info.Damaged:
 			return fmt.Errorf("the copy of segment %d was lost or damaged again", s.ID)
-		case !info.Tail.Before(s.End):
+		case !info.Tail.Before(s.DataEnd()):
 			return nil
 		}
 		raw, err := p.fetch(ctx, s, info.Tail)
@@ -48,7 +48,7 @@ func (p *Partition) Repair(ctx context.Context, s *mq.Segment, taken func(ctx co
 		}
 		after, _ := p.env.Store.Segment(s.ID)
 		if !info.Tail.Before(after.Tail) {
-			return fmt.Errorf("the copy of segment %d stays at %s, short of %s", s.ID, after.Tail, s.End)
+			return fmt.Errorf("the copy of segment %d stays at %s, short of %s", s.ID, after.Tail, s.DataEnd())
 		}
 		p.env.Metrics.Repaired.Add(float64(bytes))
 		if err := taken(ctx, bytes); err != nil {

@@ -148,6 +148,7 @@ func (p *Partition) dropInChain(ctx context.Context, open, first mq.SegmentID) (
 	if head.Open == nil || head.Open.ID != open || len(chain) < 2 || chain[0].ID != first {
 		return nil, mqerr.New(mqerr.PreconditionFailed, "the chain changed")
 	}
+	head.Forget(chain[1].Base)
 	if _, err := p.env.Chain.DropSegments(ctx, head, chain[1].Number); err != nil {
 		return nil, err
 	}

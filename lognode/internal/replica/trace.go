@@ -19,6 +19,10 @@ func (p *Partition) Trace(offset uint64, done func(*mqpb.TraceResponse, error)) 
 	p.serve(fail, func(l *leadership) {
 		j := l.journal()
 		s := j.find(offset)
+		if from, to, lost := j.lost(offset); lost {
+			fail(errLost(offset, from, to))
+			return
+		}
 		if s == nil {
 			fail(mqerr.New(mqerr.MessageNotFound, "offset %d is not among those kept, %d to %d", offset, j.first(), j.open.End.Offset))
 			return
@@ -64,7 +68,7 @@ func (p *Partition) trace(ctx context.Context, j journal, s *mq.Segment, offset 
 	from := e.Next()
 	for i := range j.len() {
 		seg := j.at(i)
-		if !from.Before(seg.End) {
+		if !from.Before(seg.DataEnd()) {
 			continue
 		}
 		var spans []footer.Span
@@ -78,7 +82,7 @@ func (p *Partition) trace(ctx context.Context, j journal, s *mq.Segment, offset 
 		}
 		for _, span := range spans {
 			piece := *seg
-			if span.To.Before(seg.End) {
+			if piece.End, piece.Held = seg.DataEnd(), nil; span.To.Before(piece.End) {
 				piece.End = span.To
 			}
 			if err := p.walk(ctx, &piece, maxPosition(maxPosition(from, seg.Base), span.From), note); err != nil {

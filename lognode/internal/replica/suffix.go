@@ -1,0 +1,276 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// lossPatience is how long a leader looks for the end of the last segment before it judges whether that is lost.
+const lossPatience = 2 * time.Second
+
+// Follows says whether this store may answer somebody who acts for a segment of a partition: it has not seen a later
+// one named (rule R7). Nil is somebody who acts for none, like a controller.
+func (e *Env) Follows(f *mqpb.Named) bool {
+	if f == nil {
+		return true
+	}
+	number, _ := e.Store.Named(f.Partition.MQ())
+	return f.Number >= number
+}
+
+// suffix is the work of a new leader on the sealed segments before its own (replication.md step 6).
+type suffix struct {
+	p     *Partition
+	self  mq.StoreID
+	fence *mqpb.Named
+}
+
+func (p *Partition) suffixFor(head *mq.Head) *suffix {
+	return &suffix{p, p.env.Store.Identity().Store,
+		&mqpb.Named{Partition: mqpb.FromPartition(p.id), Number: head.Open.Number, Revision: head.Revision}}
+}
+
+// repair brings the last sealed segment to its quorum before anything is built on it: the range up to the decided end is
+// committed once a quorum holds it. A holder that does not answer is not waited for; those beyond the quorum get their
+// copy beside.
+func (x *suffix) repair(ctx context.Context, s *mq.Segment) error {
+	if s.Base == s.DataEnd() {
+		return nil
+	}
+	// A node that copies the segment to become a replica counts as soon as its copy is whole: the end is decided, and
+	// what etcd names is kept.
+	all := s.Holders()
+	tails, known := x.tails(ctx, s, all)
+	holders := 0
+	var behind []int
+	for i := range all {
+		switch {
+		case known[i] && !tails[i].Before(s.DataEnd()):
+			holders++
+		case known[i]:
+			behind = append(behind, i)
+		}
+	}
+	var last error
+	for len(behind) > 0 && holders < s.Quorum {
+		r := all[behind[0]]
+		if last = x.copyTo(ctx, s, r, tails[behind[0]]); last == nil {
+			holders++
+		} else {
+			x.p.log.Warn("the suffix could not be copied", "segment", s.ID, "node", r.Node, "err", last)
+		}
+		behind = behind[1:]
+	}
+	if holders < s.Quorum {
+		if last == nil {
+			last = errors.New("the others do not answer")
+		}
+		return fmt.Errorf("segment %d up to %s is on %d of %d replicas needed: %w", s.ID, s.DataEnd(), holders, s.Quorum, last)
+	}
+	for _, i := range behind {
+		x.p.beside(func(ctx context.Context) {
+			if err := x.copyTo(ctx, s, all[i], tails[i]); err != nil {
+				x.p.log.Warn("a replica of the last segment is behind", "segment", s.ID, "node", all[i].Node, "err", err)
+			}
+		})
+	}
+	return nil
+}
+
+// tails asks all holders of a segment at once; one that does not answer soon is not known.
+func (x *suffix) tails(ctx context.Context, s *mq.Segment, all []mq.Replica) (tails []mq.Position, known []bool) {
+	return x.ask(ctx, all, func(ctx context.Context, r mq.Replica) (mq.Position, bool) { return x.tailOf(ctx, s, r) })
+}
+
+func (x *suffix) ask(ctx context.Context, all []mq.Replica, one func(context.Context, mq.Replica) (mq.Position, bool)) (tails []mq.Position, known []bool) {
+	tails, known = make([]mq.Position, len(all)), make([]bool, len(all))
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, r := range all {
+		wg.Go(func() { tails[i], known[i] = one(ctx, r) })
+	}
+	wg.Wait()
+	return tails, known
+}
+
+func (x *suffix) tailOf(ctx context.Context, s *mq.Segment, r mq.Replica) (mq.Position, bool) {
+	if r.Store == x.self {
+		info, ok := x.p.env.Store.Segment(s.ID)
+		return info.Tail, ok && !info.Damaged && x.p.env.Follows(x.fence)
+	}
+	c, err := x.p.env.Peers.Client(r.Store)
+	if err != nil {
+		return mq.Position{}, false
+	}
+	res, err := c.Probe(ctx, &mqpb.ProbeRequest{Segments: []uint64{uint64(s.ID)}, Fence: x.fence})
+	if err != nil {
+		return mq.Position{}, false
+	}
+	return answered(r, res.Node, res.Segments)
+}
+
+func answered(r mq.Replica, node *mqpb.Incarnation, states []*mqpb.SegmentState) (mq.Position, bool) {
+	if len(states) != 1 || !states[0].Known || node.GetStore() != string(r.Store) {
+		return mq.Position{}, false
+	}
+	return states[0].Tail.MQ(), true
+}
+
+// sealedTail is tailOf for the judgement whether something is lost: before it answers, the replica makes durable that it
+// takes nothing more of the segment from whoever led it, and follows no leader before this one.
+func (x *suffix) sealedTail(ctx context.Context, s *mq.Segment, r mq.Replica) (mq.Position, bool) {
+	req := &mqpb.SealRequest{Segments: []uint64{uint64(s.ID)}, Reason: "its end is looked for", Fence: x.fence}
+	var res *mqpb.SealResponse
+	var err error
+	if r.Store == x.self {
+		res, err = x.p.env.SealHere(ctx, req)
+	} else {
+		var c mqpb.LogNodeClient
+		if c, err = x.p.env.Peers.Client(r.Store); err == nil {
+			res, err = c.Seal(ctx, req)
+		}
+	}
+	if err != nil {
+		return mq.Position{}, false
+	}
+	return answered(r, res.Node, res.Segments)
+}
+
+// judge looks for what is left of a sealed segment and records the rest as lost, if that may be (rule R6). Nil if it was
+// recorded, or if nothing is lost.
+//
+// A range below the end that all but fewer than q holders lack was never acknowledged and never served: either takes q
+// holders, and one of them would have answered. Nothing can change that behind the answers: they are given after
+// the replica sealed its copy for the leader that wrote it, and for good refused the leaders before this one, who could
+// have spread the range by copies. With more holders missing only an operator may say so.
+func (x *suffix) judge(ctx context.Context, head mq.Head, s *mq.Segment, by meta.Force) error {
+	all := s.Holders()
+	tails, known := x.ask(ctx, all, func(ctx context.Context, r mq.Replica) (mq.Position, bool) { return x.sealedTail(ctx, s, r) })
+	held, missing, named := s.Base, 0, by.Store == ""
+	for i, r := range all {
+		if !known[i] {
+			missing++
+			continue
+		}
+		named = named || r.Store == by.Store
+		if held.Before(tails[i]) {
+			held = tails[i]
+		}
+	}
+	forced := by.Stands(head.Open.ID, time.Now()) && named && (missing < len(all) || by.Empty)
+	switch {
+	case !held.Before(s.DataEnd()):
+		return nil
+	case missing < s.Quorum:
+		by = meta.Force{}
+	case !forced:
+		return fmt.Errorf("%d of the %d holders of segment %d do not answer", missing, len(all), s.ID)
+	}
+	_, err := x.p.env.Chain.RecordLost(ctx, head, *s, held, by)
+	if err == nil {
+		x.p.env.Metrics.Lost.Inc()
+		x.p.log.Error("a range of the partition is lost", "segment", s.ID, "from", held, "to", s.DataEnd(), "forced_by", by.By)
+	}
+	return err
+}
+
+// lost judges what a leader can't find: the last segment, and if an operator forces the partition, all others too.
+func (x *suffix) lost(ctx context.Context, head mq.Head, chain []mq.Segment) error {
+	by, err := x.p.env.Chain.GetForce(ctx, x.p.id)
+	if err != nil {
+		return err
+	}
+	for i := len(chain) - 1; i >= 0; i-- {
+		s := &chain[i]
+		if i < len(chain)-1 && !by.Stands(head.Open.ID, time.Now()) {
+			break
+		}
+		err := x.judge(ctx, head, s, by)
+		if mqerr.Is(err, mqerr.PreconditionFailed) {
+			return nil // the chain was read too early: it is read again
+		}
+		if err != nil {
+			return err
+		}
+		if head, chain, err = x.p.env.Chain.Chain(ctx, x.p.id); err != nil || len(chain) <= i || head.Open == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyTo gives a holder what it lacks of a sealed segment.
+func (x *suffix) copyTo(ctx context.Context, s *mq.Segment, r mq.Replica, tail mq.Position) error {
+	var raw [][]byte
+	size := 0
+	err := x.p.walk(ctx, s, tail, func(e *mq.Entry) error {
+		b := e.AppendTo(nil)
+		raw = append(raw, b)
+		if size += len(b); size < fetchBytes {
+			return nil
+		}
+		err := x.send(ctx, s, r, raw)
+		raw, size = nil, 0
+		return err
+	})
+	if err == nil && len(raw) > 0 {
+		err = x.send(ctx, s, r, raw)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	if tail, known := x.tailOf(ctx, s, r); !known || tail.Before(s.DataEnd()) {
+		return fmt.Errorf("node %s has %s of segment %d after the copy, not %s", r.Node, tail, s.ID, s.DataEnd())
+	}
+	return nil
+}
+
+func (x *suffix) send(ctx context.Context, s *mq.Segment, r mq.Replica, raw [][]byte) error {
+	if r.Store == x.self {
+		return x.p.copyHere(ctx, s, raw)
+	}
+	c, err := x.p.env.Peers.Client(r.Store)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pieceWait)
+	defer cancel()
+	res, err := c.CopyEntries(ctx, &mqpb.CopyEntriesRequest{Segment: uint64(s.ID), End: mqpb.FromPosition(s.End), Entries: raw, Fence: x.fence})
+	if err == nil && !res.Known {
+		err = fmt.Errorf("node %s does not take the copy: %s", r.Node, res.Reason)
+	}
+	return err
+}
+
+// copyHere takes entries of a sealed segment into this store.
+func (p *Partition) copyHere(ctx context.Context, s *mq.Segment, raw [][]byte) error {
+	entries := make([]mq.Entry, len(raw))
+	for i, b := range raw {
+		var err error
+		if entries[i], err = mq.ParseEntry(b); err != nil {
+			return err
+		}
+	}
+	done := make(chan bool, 1)
+	p.Copy(s.ID, s.End, entries, raw, func(known bool, _ mq.Position) { done <- known })
+	select {
+	case known := <-done:
+		if !known {
+			return fmt.Errorf("this store does not take the copy")
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
