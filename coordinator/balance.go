@@ -73,7 +73,7 @@ func (k *controller) forces(ctx context.Context, open map[mq.PartitionID]*mq.Seg
 		s, known := open[p]
 		switch {
 		case s != nil && f.Stands(s.ID, now):
-			c.Forced[p] = &f
+			c.Forced[p] = &seal.Force{Store: f.Store, Node: f.Node, Empty: f.Empty, By: f.By, At: f.At}
 		case !known || s == nil || s.ID > f.Segment || now.Sub(f.At) >= meta.ForceFor:
 			if err := k.store.ForgetForce(ctx, p); err != nil {
 				k.log.Debug("a force that is over could not be forgotten", "partition", p, "err", err)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/coordinator/internal/placement"
-	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
@@ -47,7 +46,7 @@ type Cluster struct {
 	// Prefer are the partitions of which another replica should lead.
 	Prefer map[mq.PartitionID]mq.StoreID
 	// Forced are the partitions whose open segments an operator wants sealed with however many replicas answer.
-	Forced map[mq.PartitionID]*meta.Force
+	Forced map[mq.PartitionID]*Force
 	Stormy bool                    // a new controller, or leases that ended together: one TTL must pass first
 	Moved  map[mq.PartitionID]bool // changed by us, which the view does not show yet
 }
@@ -86,13 +85,24 @@ func (h History) rest() int64 {
 	return h.Opened + min(restFirst<<min(h.Idle, 6), restMost)
 }
 
+// Force is an operator's word that a segment is to be sealed with however many replicas answer (rule R6).
+type Force struct {
+	// Store is the replica that must be among them, Node its name; "" for none in particular.
+	Store mq.StoreID
+	Node  string
+	// Empty: also if none answers.
+	Empty bool
+	By    string
+	At    time.Time
+}
+
 // Need is a wish to seal, or None. Everyone: only if every replica answers, because it would be too early
 // otherwise (details.md, Start). Due, if not 0, is when to ask again. Force is set with the reason Forced only.
 type Need struct {
 	Reason   Reason
 	Everyone bool
 	Due      int64
-	Force    *meta.Force
+	Force    *Force
 }
 
 // Degraded says whether fewer replicas of the open segment live than could.
@@ -237,7 +247,7 @@ func End(seg *mq.Segment, answers map[mq.StoreID]Answer) (end mq.Position, ok bo
 }
 
 // mayForce says whether what answers is what the operator agreed to go on with.
-func mayForce(h *mq.Head, f *meta.Force, answers map[mq.StoreID]Answer) error {
+func mayForce(h *mq.Head, f *Force, answers map[mq.StoreID]Answer) error {
 	known := 0
 	for _, r := range h.Open.Replicas {
 		if answers[r.Store].Known {
@@ -257,7 +267,7 @@ func mayForce(h *mq.Head, f *meta.Force, answers map[mq.StoreID]Answer) error {
 
 // ForcedEnd is where a segment ends of which too few replicas answered a seal: the highest tail among those that
 // did, because an operator said so. An error says why not.
-func ForcedEnd(h *mq.Head, f *meta.Force, answers map[mq.StoreID]Answer) (mq.Position, error) {
+func ForcedEnd(h *mq.Head, f *Force, answers map[mq.StoreID]Answer) (mq.Position, error) {
 	sealed := map[mq.StoreID]Answer{}
 	for store, a := range answers {
 		if a.Known && a.Sealed {
@@ -290,7 +300,7 @@ type Taker struct {
 
 // Plan is the next segment of a partition, without an id yet, after the open one ended at end (ignored when there is
 // none). ok is false if too few takers are left.
-func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []Taker, prefer mq.StoreID, force *meta.Force) (next mq.Segment, chosen placement.Choice, ok bool) {
+func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []Taker, prefer mq.StoreID, force *Force) (next mq.Segment, chosen placement.Choice, ok bool) {
 	r := placement.Request{Partition: h.Partition, Replicas: h.Replicas, Quorum: h.Quorum}
 	for _, t := range takers {
 		r.Nodes = append(r.Nodes, t.Node)
@@ -333,7 +343,7 @@ func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []T
 // Chain is the head in which next follows the open segment, ended at end. An empty segment is replaced, not
 // chained. displaced is the former last segment if another one took its place: it needs a key of its own. Where next
 // does not begin at the end, because an operator forced that, the range between is recorded as a hole.
-func Chain(h mq.Head, end mq.Position, next mq.Segment, force *meta.Force) (head mq.Head, displaced *mq.Segment) {
+func Chain(h mq.Head, end mq.Position, next mq.Segment, force *Force) (head mq.Head, displaced *mq.Segment) {
 	head = h
 	if h.Open != nil && h.Open.Base != end {
 		sealed := *h.Open

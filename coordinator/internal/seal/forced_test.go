@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
@@ -22,8 +21,8 @@ func TestForce(t *testing.T) {
 	if err := Judge(&h, Look(&h, &c, History{}), left(), &c); err == nil {
 		t.Fatal("one of three replicas was enough without an operator")
 	}
-	by := &meta.Force{Segment: 5, Store: "s2", Node: "n2", By: "ann", At: time.Unix(9, 0)}
-	c.Forced = map[mq.PartitionID]*meta.Force{h.Partition: by}
+	by := &Force{Store: "s2", Node: "n2", By: "ann", At: time.Unix(9, 0)}
+	c.Forced = map[mq.PartitionID]*Force{h.Partition: by}
 	c.Stormy = true // whoever forces has waited
 	need := Look(&h, &c, History{Segment: 5, Opened: c.Now})
 	if need.Reason != Forced || need.Force != by {
@@ -58,7 +57,7 @@ func TestForceWithoutNeedLosesNothing(t *testing.T) {
 	h := open()
 	answers := left()
 	answers["s3"] = Answer{Known: true, Sealed: true, Tail: pos(11)}
-	by := &meta.Force{Segment: 5, By: "ann"}
+	by := &Force{By: "ann"}
 	end, ok := End(h.Open, answers)
 	next, _, planned := Plan(&h, end, answers, takers(2, 3), "", by)
 	if !ok || !planned || next.Base != pos(12) {
@@ -80,13 +79,13 @@ func TestForceIsRefused(t *testing.T) {
 	full.Holes = make([]mq.Hole, mq.MaxHoles)
 	for name, x := range map[string]struct {
 		head    mq.Head
-		force   meta.Force
+		force   Force
 		answers map[mq.StoreID]Answer
 	}{
-		"the named node does not answer": {open(), meta.Force{Store: "s3"}, left()},
-		"nobody answers":                 {open(), meta.Force{}, nil},
-		"the leader serves":              {open(), meta.Force{}, serving},
-		"too many holes":                 {full, meta.Force{}, left()},
+		"the named node does not answer": {open(), Force{Store: "s3"}, left()},
+		"nobody answers":                 {open(), Force{}, nil},
+		"the leader serves":              {open(), Force{}, serving},
+		"too many holes":                 {full, Force{}, left()},
 	} {
 		if err := Judge(&x.head, Need{Reason: Forced, Force: &x.force}, x.answers, &c); err == nil {
 			t.Errorf("%s: forced", name)
@@ -97,7 +96,7 @@ func TestForceIsRefused(t *testing.T) {
 // With no replica left everything in the segment is lost, if its operator says so.
 func TestForceWithNothingLeft(t *testing.T) {
 	h, c := open(), calm()
-	by := &meta.Force{Segment: 5, Empty: true, By: "ann"}
+	by := &Force{Empty: true, By: "ann"}
 	if err := Judge(&h, Need{Reason: Forced, Force: by}, nil, &c); err != nil {
 		t.Fatal(err)
 	}
