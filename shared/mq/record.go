@@ -16,8 +16,8 @@ const (
 	KindGroup       Kind = 7  // lognode/internal/delivery
 	KindCheckpoint  Kind = 8  // lognode/internal/delivery
 	KindCarried     Kind = 9  // reserved
-	KindRedriven    Kind = 10 // reserved
-	KindDeadRemoved Kind = 11 // reserved
+	KindRedriven    Kind = 10 // lognode/internal/delivery
+	KindDeadRemoved Kind = 11 // lognode/internal/delivery
 	KindSnapshot    Kind = 12 // reserved
 	KindHandOver    Kind = 13 // reserved
 	KindTransaction Kind = 14 // reserved

@@ -43,6 +43,7 @@ const (
 	MaxWait        = 30 * time.Second
 	MaxBackoff     = 24 * time.Hour
 	MaxInFlightCap = 100_000
+	MaxDeadCount   = 1_000_000
 )
 
 // Retention says how long a topic's messages stay.
@@ -147,6 +148,12 @@ const (
 	DefaultMemberTTL = 10 * time.Second
 )
 
+// DeadLimits bound the dead letters of a group in each partition; beyond them the oldest are removed.
+type DeadLimits struct {
+	MaxCount int      `json:"max_count"` // 0: no limit
+	MaxAge   Duration `json:"max_age"`   // since they died; 0: no limit
+}
+
 // GroupSettings are what the owner of a group chose. They travel whole in the group record.
 type GroupSettings struct {
 	Start       Start        `json:"start"`
@@ -157,6 +164,7 @@ type GroupSettings struct {
 	MaxAttempts int          `json:"max_attempts"` // 0: no limit
 	Backoff     Backoff      `json:"backoff"`
 	MaxInFlight int          `json:"max_in_flight"` // per partition
+	Dead        DeadLimits   `json:"dead"`
 }
 
 // DefaultGroupSettings are used where an owner says nothing.
@@ -188,5 +196,8 @@ func (g *GroupSettings) Validate(at string) error {
 	c.want(b.Multiplier >= 1 && b.Multiplier <= 100, at+"/backoff/multiplier", "must be 1 to 100")
 	c.want(b.Jitter >= 0 && b.Jitter <= 1, at+"/backoff/jitter", "must be 0 to 1")
 	c.want(between(g.MaxInFlight, 1, MaxInFlightCap), at+"/max_in_flight", "must be 1 to %d", MaxInFlightCap)
+	c.want(between(g.Dead.MaxCount, 0, MaxDeadCount), at+"/dead/max_count", "must be 1 to %d, or 0 for no limit", MaxDeadCount)
+	c.want(g.Dead.MaxAge == 0 || between(time.Duration(g.Dead.MaxAge), time.Second, 10*365*24*time.Hour),
+		at+"/dead/max_age", "must be 1s to 87600h, or 0s for no limit")
 	return errors.Join(c...)
 }

@@ -12,6 +12,8 @@ type replayed struct {
 	settled   settled
 	change    groupChange
 	lanes     []mq.Lane
+	redriven  redriven
+	removed   deadRemoved
 }
 
 // Apply replays a committed entry. Everything in it is read before anything is applied: an unknown kind or version,
@@ -96,10 +98,21 @@ func (m *Machine) read(rec mq.Record, at uint64) (int, error) {
 		return 0, nil
 	case mq.KindGroup:
 		return 0, x.change.read(rec.Body)
+	case mq.KindRedriven:
+		return 0, namesBefore(at, &x.redriven.deadSet, x.redriven.read(rec.Body))
+	case mq.KindDeadRemoved:
+		return 0, namesBefore(at, &x.removed.deadSet, x.removed.read(rec.Body))
 	case mq.KindCheckpoint, mq.KindKeys:
 		return 0, nil // of use to LoadCheckpoint, and to the table of idempotency keys
 	}
 	return 0, fmt.Errorf("record kind %d is not known", rec.Kind)
+}
+
+func namesBefore(at uint64, d *deadSet, err error) error {
+	if err == nil && d.last() > at {
+		err = fmt.Errorf("record about dead letters names offset %d", d.last()-1)
+	}
+	return err
 }
 
 // apply applies a record of an entry that begins at offset at. Its messages, if it has any, are those from first on; it
@@ -120,6 +133,14 @@ func (m *Machine) apply(rec mq.Record, at, first uint64) uint64 {
 	case mq.KindSettled:
 		if g := m.groups[x.settled.group]; g != nil && g.generation == x.settled.generation {
 			m.settled(g, &x.settled)
+		}
+	case mq.KindRedriven:
+		if g := m.groups[x.redriven.group]; g != nil && g.generation == x.redriven.generation {
+			m.redriven(g, &x.redriven)
+		}
+	case mq.KindDeadRemoved:
+		if g := m.groups[x.removed.group]; g != nil && g.generation == x.removed.generation {
+			m.deadRemoved(g, &x.removed)
 		}
 	case mq.KindGroup:
 		switch x.change.op {

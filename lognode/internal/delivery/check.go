@@ -61,7 +61,7 @@ func (m *Machine) checkCaller() error {
 	if !m.leading {
 		return nil
 	}
-	if len(m.open.marks) > 0 || len(m.touched) > 0 {
+	if len(m.open.marks) > 0 || len(m.touched)+len(m.trims) > 0 {
 		return fmt.Errorf("%d marks and %d groups are left over from a call", len(m.open.marks), len(m.touched))
 	}
 	for _, d := range m.deadlines.items {
@@ -110,6 +110,9 @@ func (g *group) check(leased map[*grant]int) error {
 	}
 	if count != g.count || inLane != g.inLane {
 		return fmt.Errorf("states %v, %v are counted as %v, %v", count, inLane, g.count, g.inLane)
+	}
+	if err := g.checkLimits(); err != nil {
+		return err
 	}
 	return g.checkFresh()
 }

@@ -18,12 +18,12 @@ import (
 //
 // A part: version (1) | id (8) | part | parts | as-of position | partition | bytes of the stream.
 // The stream: committed | lowest kept offset | the range outside of which all are in the normal lane | texts | groups,
-// each: id, configuration, generation, dropped, by lane: fresh and early spans (gap, length), then the messages that
+// each: id, configuration, generation, tally, by lane: fresh and early spans (gap, length), then the messages that
 // are out by offset (gap, state and lane, attempt, fence and time as distances, reason, consumer), and the sections
 // beside.
 
 const (
-	checkpointVersion = 2
+	checkpointVersion = 3
 	// PartBytes is the most that a part may have: what is asked for beyond it is this.
 	PartBytes = 256 << 10
 	// maxParts bounds what LoadCheckpoint takes: well above MaxCheckpoint, which is an estimate.
@@ -141,7 +141,7 @@ func (m *Machine) appendState(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(g.ID))
 		b = appendConfig(b, &g.GroupConfig)
 		b = binary.AppendUvarint(b, g.generation)
-		b = binary.AppendUvarint(b, g.dropped)
+		b = g.tally.append(b)
 		for l := range g.fresh {
 			b = binary.AppendUvarint(b, g.fresh[l])
 			b = binary.AppendUvarint(b, uint64(len(g.early[l].spans)))
@@ -155,6 +155,16 @@ func (m *Machine) appendState(b []byte) []byte {
 		b = g.appendOut(b, index)
 	}
 	return b
+}
+
+func (t *tally) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, t.acked)
+	b = binary.AppendUvarint(b, t.dropped)
+	return binary.AppendUvarint(b, t.discarded)
+}
+
+func readTally(r *mq.Reader) tally {
+	return tally{acked: r.Uvarint(), dropped: r.Uvarint(), discarded: r.Uvarint()}
 }
 
 func (g *group) appendOut(b []byte, index map[*text]uint64) []byte {
@@ -216,15 +226,15 @@ func (m *Machine) readGroup(r *mq.Reader, all []*text) bool {
 	id := mq.GroupID(r.Uvarint())
 	config := readConfig(r)
 	config.ID = id
-	generation, dropped := r.Uvarint(), r.Uvarint()
-	if r.Err() == nil && (m.groups[id] != nil || config.Start > m.committed || dropped > m.committed-config.Start) {
-		r.Fail("group %d, start %d, dropped %d", id, config.Start, dropped)
+	generation, tally := r.Uvarint(), readTally(r)
+	if r.Err() == nil && (m.groups[id] != nil || config.Start > m.committed) {
+		r.Fail("group %d, start %d", id, config.Start)
 	}
 	if r.Err() != nil {
 		return false
 	}
 	g := m.newGroup(config)
-	g.generation, g.dropped = generation, dropped
+	g.generation, g.tally = generation, tally
 	for l := range g.fresh {
 		if !m.readFresh(r, g, l) {
 			return false

@@ -82,6 +82,8 @@ type Machine struct {
 	ready   []*group
 	freed   []Freed
 	touched []*group
+	trims   []*group // those that may have more dead letters than they are allowed
+	trimAt  int64    // the time at which
 
 	deadlines heap[deadline]
 	timer     TimerOp // the one that is armed; ID 0 for none
@@ -118,9 +120,10 @@ func (m *Machine) Lead(segment uint64, now int64) {
 	m.leading, m.segment, m.counter = true, segment, 0
 	// The owner of the wheel forgets the timers of a leadership with its end; what was set before a roll is set anew.
 	m.timer = TimerOp{}
-	for _, g := range m.groups {
+	for _, g := range m.sorted() {
 		g.more = true
 		m.touch(g)
+		m.countDead(g, now)
 	}
 	m.done()
 }
@@ -150,6 +153,7 @@ func (m *Machine) Committed() uint64 { return m.committed }
 // done ends a call that changed something: the record being built is written, groups that became ready are
 // queued, and the timer is armed for the first deadline.
 func (m *Machine) done() {
+	m.trimDead()
 	m.flush()
 	if !m.leading {
 		m.touched = m.touched[:0]

@@ -35,7 +35,7 @@ func (g *group) drop(first, count uint64) {
 	forget := func(off uint64, x *message) {
 		g.leave(x)
 		g.remove(off, x)
-		g.dropped++
+		g.tally.dropped++
 	}
 	if count > uint64(len(g.out)) {
 		for off, x := range g.out {
@@ -63,14 +63,14 @@ func (g *group) dropFresh(l mq.Lane, first, to uint64) {
 		return
 	} else if low >= first { // nothing below: the pointer moves over all of it
 		n := g.freshBelow(l, to)
-		g.dropped += n
+		g.tally.dropped += n
 		g.left[l] -= n
 		g.setFresh(l, to)
 		return
 	}
 	for off, ok := g.nextFresh(l, first); ok && off < to; off, ok = g.nextFresh(l, off) {
 		n := g.freshRun(l, off, to-off)
-		g.dropped += n
+		g.tally.dropped += n
 		g.takeFresh(l, off, n)
 	}
 }

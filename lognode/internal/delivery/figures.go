@@ -21,8 +21,9 @@ type GroupFigures struct {
 	Leased    int
 	Waiting   int
 	Dead      int
-	Acked     uint64 // since the group's start
+	Acked     uint64 // since the group was made, as are the next ones
 	Dropped   uint64 // removed by retention before they were settled
+	Discarded uint64 // dead letters that were deleted or went beyond the limits
 	Lag       uint64 // not settled: Fresh, Again, Leased and Waiting
 	Lanes     [mq.Lanes]LaneFigures
 }
@@ -41,9 +42,9 @@ func (m *Machine) Figures(id mq.GroupID) (GroupFigures, bool) {
 	}
 	f := GroupFigures{Generation: g.generation, Cursor: g.cursor(), Next: g.lowFresh(), Committed: m.committed,
 		Ready: m.canGive(g), Fresh: g.freshCount(), Again: g.count[StateReady], Leased: g.count[StateLeased],
-		Waiting: g.count[StateWaiting], Dead: g.count[StateDead], Dropped: g.dropped}
+		Waiting: g.count[StateWaiting], Dead: g.count[StateDead], Acked: g.tally.acked, Dropped: g.tally.dropped,
+		Discarded: g.tally.discarded}
 	f.Lag = f.Fresh + uint64(f.Again+f.Leased+f.Waiting)
-	f.Acked = m.committed - g.Start - f.Fresh - uint64(len(g.out)) - g.dropped
 	for l := range f.Lanes {
 		of := &g.inLane[l]
 		f.Lanes[l] = LaneFigures{Fresh: g.left[l], Again: of[StateReady], Leased: of[StateLeased], Waiting: of[StateWaiting],

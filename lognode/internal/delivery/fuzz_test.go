@@ -27,6 +27,17 @@ func seedJournal(t testing.TB) *journal {
 	j.m.Drop(j.now, 2)
 	j.receive(1, 9, 4)
 	j.cut(0)
+	g := receipts(j.receive(2, 2, 5))
+	j.settle(Reject, g...)
+	for i, act := range []func([]uint64) (int, error){
+		func(o []uint64) (int, error) { return j.m.Redrive(j.now, 2, o, sec, sec) },
+		func(o []uint64) (int, error) { return j.m.RemoveDead(j.now, 2, o) },
+	} {
+		if n, err := act([]uint64{g[i].Offset}); n != 1 || err != nil {
+			t.Fatalf("%d, %v", n, err)
+		}
+	}
+	j.cut(0)
 	return j
 }
 

@@ -50,6 +50,7 @@ func (m *Machine) EnsureGroup(now int64, c GroupConfig) error {
 	m.scratch = change.append(m.scratch[:0])
 	m.write(mq.KindGroup, m.scratch, true)
 	m.setGroup(c)
+	m.countDead(m.groups[c.ID], now)
 	m.done()
 	return nil
 }
@@ -189,7 +190,9 @@ func appendConfig(b []byte, c *GroupConfig) []byte {
 	b = binary.AppendVarint(b, int64(s.Backoff.Max))
 	b = binary.BigEndian.AppendUint64(b, math.Float64bits(s.Backoff.Multiplier))
 	b = binary.BigEndian.AppendUint64(b, math.Float64bits(s.Backoff.Jitter))
-	return binary.AppendVarint(b, int64(s.MaxInFlight))
+	b = binary.AppendVarint(b, int64(s.MaxInFlight))
+	b = binary.AppendVarint(b, int64(s.Dead.MaxCount))
+	return binary.AppendVarint(b, int64(s.Dead.MaxAge))
 }
 
 // readConfig reads all but the id. Settings that no version of EnsureGroup lets through are an error, so that what
@@ -214,6 +217,7 @@ func readConfig(r *mq.Reader) GroupConfig {
 	s.Backoff.Multiplier = math.Float64frombits(r.Fixed64())
 	s.Backoff.Jitter = math.Float64frombits(r.Fixed64())
 	s.MaxInFlight = int(r.Varint())
+	s.Dead = mq.DeadLimits{MaxCount: int(r.Varint()), MaxAge: mq.Duration(r.Varint())}
 	if r.Err() != nil {
 		return c
 	}

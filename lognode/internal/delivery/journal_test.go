@@ -197,7 +197,7 @@ func dump(m *Machine, now int64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "committed %d\n", m.committed)
 	for _, g := range m.sorted() {
-		fmt.Fprintf(&b, "group %+v generation %d dropped %d\n", g.GroupConfig, g.generation, g.dropped)
+		fmt.Fprintf(&b, "group %+v generation %d tally %+v\n", g.GroupConfig, g.generation, g.tally)
 		for l := range mq.Lane(mq.Lanes) { // a pointer may stand anywhere before what is fresh
 			if first, ok := g.nextFresh(l, 0); ok {
 				fmt.Fprintf(&b, "  %s: %d fresh from %d, early %v\n", l, g.left[l], first, g.early[l].spans)

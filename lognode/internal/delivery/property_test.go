@@ -11,6 +11,8 @@ import (
 
 // oracle is the dumbest account of what a group may do: a map per group, one entry per offset that was touched.
 type oracle struct {
+	limits  mq.DeadLimits
+	died    map[uint64]int64
 	state   map[uint64]State
 	attempt map[uint64]uint32
 	fence   map[uint64]fence
@@ -43,7 +45,7 @@ func newWorld(t *rapid.T, tb testing.TB) *world {
 
 func (w *world) ensure(id mq.GroupID) {
 	if w.groups[id] == nil {
-		w.groups[id] = &oracle{map[uint64]State{}, map[uint64]uint32{}, map[uint64]fence{}, map[uint64]int64{}}
+		w.groups[id] = &oracle{limitsOf(id), map[uint64]int64{}, map[uint64]State{}, map[uint64]uint32{}, map[uint64]fence{}, map[uint64]int64{}}
 	}
 	w.created++
 	w.group(id, func(c *GroupConfig) {
@@ -53,6 +55,7 @@ func (w *world) ensure(id mq.GroupID) {
 		if id == 2 {
 			c.Settings.Lanes.Mode = mq.LanesStrict
 		}
+		c.Settings.Dead = limitsOf(id)
 	})
 }
 
@@ -71,12 +74,13 @@ func (w *world) tick(d int64) {
 				o.state[off] = StateReady
 			}
 		}
+		o.trim(w.now)
 	}
 }
 
 func (o *oracle) fail(m *Machine, id mq.GroupID, off uint64, now, delay int64) {
 	if o.attempt[off] >= 3 {
-		o.state[off] = StateDead
+		o.state[off], o.died[off] = StateDead, now
 		return
 	}
 	if delay < 0 {
@@ -171,6 +175,9 @@ func (w *world) settleAll(hs []held, items []SettleItem) {
 	for i, h := range hs {
 		w.settled(h, items[i], results[i], i == len(hs)-1)
 	}
+	for _, o := range w.groups {
+		o.trim(w.now)
+	}
 }
 
 func (w *world) settled(h held, it SettleItem, r SettleResult, last bool) {
@@ -191,7 +198,7 @@ func (w *world) settled(h held, it SettleItem, r SettleResult, last bool) {
 		case Nack:
 			o.fail(w.m, h.Group, off, w.now, it.Delay)
 		case Reject:
-			o.state[off] = StateDead
+			o.state[off], o.died[off] = StateDead, w.now
 		case Extend:
 			o.state[off], o.until[off] = StateLeased, w.now+10*sec
 		case Postpone:
@@ -203,7 +210,7 @@ func (w *world) settled(h held, it SettleItem, r SettleResult, last bool) {
 			o.state[off], o.until[off] = StateWaiting, w.now+wait
 		}
 		if out == Nack || out == Reject {
-			if x := w.m.groups[h.Group].out[off]; last && x.reason.String() != it.Reason {
+			if x := w.m.groups[h.Group].out[off]; last && x != nil && x.reason.String() != it.Reason {
 				w.t.Fatalf("offset %d failed because of %q, not %q", off, x.reason, it.Reason)
 			}
 		}
@@ -314,6 +321,7 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		"": func(t *rapid.T) { w.t = t; w.compare() },
 	}
 	maps.Copy(steps, w.handOverSteps())
+	maps.Copy(steps, w.deadSteps())
 	return steps
 }
 

@@ -34,6 +34,9 @@ func (m *Machine) holds(d deadline) bool {
 	if g == nil {
 		return false
 	}
+	if d.off == noDead {
+		return g.deadDue == d.due
+	}
 	x := g.out[d.off]
 	return x != nil && x.state == StateWaiting && x.until == d.due
 }
@@ -80,6 +83,10 @@ func (m *Machine) Fire(now int64, timer uint64) {
 		case d.grant != nil:
 			budget -= d.grant.left
 			m.expire(now, d.grant)
+		case d.off == noDead:
+			g := m.groups[mq.GroupID(d.id)]
+			g.deadDue = 0
+			m.wantTrim(g, now)
 		default:
 			budget--
 			g := m.groups[mq.GroupID(d.id)]

@@ -19,6 +19,8 @@ const (
 	EventDead         = "DEAD"
 	EventReturned     = "RETURNED"
 	EventPostponed    = "POSTPONED"
+	EventRedriven     = "REDRIVEN"
+	EventDeadRemoved  = "DEAD_REMOVED"
 )
 
 // Event is something that the journal says about one message.
@@ -49,6 +51,8 @@ func TraceEntry(e *mq.Entry, offset uint64, f func(Event)) error {
 	at := e.At.Offset
 	var d delivered
 	var s settled
+	var r redriven
+	var x deadRemoved
 	for rest := e.Records; len(rest) > 0; {
 		rec, next, err := mq.NextRecord(rest)
 		if err != nil {
@@ -81,6 +85,16 @@ func TraceEntry(e *mq.Entry, offset uint64, f func(Event)) error {
 				return err
 			}
 			s.trace(offset, f)
+		case mq.KindRedriven:
+			if err := r.read(rec.Body); err != nil {
+				return err
+			}
+			r.trace(offset, f)
+		case mq.KindDeadRemoved:
+			if err := x.read(rec.Body); err != nil {
+				return err
+			}
+			x.trace(offset, f)
 		}
 	}
 	return nil

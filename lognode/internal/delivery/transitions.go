@@ -19,12 +19,23 @@ type group struct {
 	// credit is what each lane is owed of the next hand-overs; see share.go. It dies with the leader.
 	credit [mq.Lanes]int
 	// last is where leaseUntil adds to, if it fits.
-	last    *grant
-	lastID  uint64
-	dropped uint64 // unsettled messages that retention removed
-	lowest  uint64 // nothing below it is unsettled; moved by cursor
+	last   *grant
+	lastID uint64
+	tally  tally
+	lowest uint64 // nothing below it is unsettled; moved by cursor
+	// oldDead has the dead letters, the oldest first, and some that are so no more; empty without limits.
+	oldDead heap[deadLetter]
+	deadDue int64 // of the deadline that is set for the oldest one
+	trim    bool  // in Machine.trims
 
 	touched, more, wasReady, queued bool
+}
+
+// tally counts what became of messages since the group began. What is done twice counts once.
+type tally struct {
+	acked     uint64
+	dropped   uint64 // removed by retention before they were settled
+	discarded uint64 // dead letters that were removed
 }
 
 func (m *Machine) newGroup(c GroupConfig) *group {
@@ -34,6 +45,7 @@ func (m *Machine) newGroup(c GroupConfig) *group {
 		g.again[l].less = less
 		g.fresh[l] = c.Start
 	}
+	g.oldDead.less = lessDead
 	m.groups[c.ID] = g
 	g.recount()
 	return g
@@ -146,8 +158,10 @@ func (g *group) ack(off uint64) {
 	if x := g.out[off]; x != nil {
 		g.leave(x)
 		g.remove(off, x)
+		g.tally.acked++
 	} else if l := g.m.lanes.of(off); g.isFresh(l, off) {
 		g.takeFresh(l, off, 1)
+		g.tally.acked++
 	}
 	g.m.touch(g)
 }
@@ -165,16 +179,20 @@ func (g *group) remove(off uint64, x *message) {
 // fail ends an attempt; the message is ready again at due, or at once if that is not after at. It says so of a
 // message without a lease too, since a receipt may come late.
 func (g *group) fail(off uint64, attempt uint32, f fence, due, at int64, reason string) {
-	x := g.failed(off, attempt, f, reason)
-	switch {
-	case x == nil:
-	case due <= at:
-		g.makeReady(off, x)
-	default:
-		x.until = due
-		g.enter(x, StateWaiting)
-		g.m.deadline(deadline{due: due, id: uint64(g.ID), off: off})
+	if x := g.failed(off, attempt, f, reason); x != nil {
+		g.wait(off, x, due, at)
 	}
+}
+
+// wait takes a message that has left its state: it is ready again at due, or at once if that is not after at.
+func (g *group) wait(off uint64, x *message, due, at int64) {
+	if due <= at {
+		g.makeReady(off, x)
+		return
+	}
+	x.until = due
+	g.enter(x, StateWaiting)
+	g.m.deadline(deadline{due: due, id: uint64(g.ID), off: off})
 }
 
 // kill ends the last attempt.
@@ -182,6 +200,7 @@ func (g *group) kill(off uint64, attempt uint32, f fence, at int64, reason strin
 	if x := g.failed(off, attempt, f, reason); x != nil {
 		x.until = at
 		g.enter(x, StateDead)
+		g.died(off, x)
 	}
 }
 
