@@ -44,7 +44,6 @@ func (g *Gateway) controlRoutes() []route {
 		{http.MethodPost, group + "/pause", g.handlePauseGroup, nil},
 		{http.MethodPost, group + "/resume", g.handleResumeGroup, nil},
 		{http.MethodGet, group + "/messages", g.handleHeldMessages, []string{"state", "partition", "limit", "cursor"}},
-		{http.MethodGet, group + "/dead", g.handleDeadMessages, []string{"partition", "limit", "cursor"}},
 		{http.MethodGet, message, g.handleMessage, []string{"raw", "encoding"}},
 		{http.MethodGet, message + "/trace", g.handleTrace, nil},
 		{http.MethodGet, "/v1/cluster", g.handleCluster, nil},

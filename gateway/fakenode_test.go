@@ -22,15 +22,18 @@ type fakeNode struct {
 	mqpb.UnimplementedLogNodeServer
 	addr string
 
-	mu         sync.Mutex
-	first      map[mq.PartitionID]uint64
-	logs       map[mq.PartitionID][]fakeMessage
-	groups     map[uint64]*mqpb.Group // by id, as they were ensured
-	held       map[mq.PartitionID][]*mqpb.HeldMessage
-	traces     map[uint64]*mqpb.TraceResponse // by offset
-	refuses    error                          // what every control call answers
-	takingOver int                            // how many more times PartitionFigures finds it not leading yet
-	onRead     func(*frame.Read)              // told of every read after its answer was made
+	mu          sync.Mutex
+	first       map[mq.PartitionID]uint64
+	logs        map[mq.PartitionID][]fakeMessage
+	groups      map[uint64]*mqpb.Group // by id, as they were ensured
+	held        map[mq.PartitionID][]*mqpb.HeldMessage
+	traces      map[uint64]*mqpb.TraceResponse // by offset
+	deadLetters map[uint32]uint64              // how many, by partition
+	deadBroken  uint32                         // this partition does not answer
+	deadCalls   []*mqpb.DeadLettersRequest
+	refuses     error             // what every control call answers
+	takingOver  int               // how many more times PartitionFigures finds it not leading yet
+	onRead      func(*frame.Read) // told of every read after its answer was made
 }
 
 type fakeMessage struct {

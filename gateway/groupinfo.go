@@ -62,7 +62,8 @@ func describeGroupPartition(p mq.PartitionID, f told[*mqpb.GroupFigures], now ti
 	}
 	a := f.answer
 	out.Cursor, out.NextOffset = a.GetCursor(), a.GetNext()
-	out.GroupFigures = api.GroupFigures{Lag: a.GetLag(), Ready: a.GetReady(), InFlight: a.GetLeased(), Waiting: a.GetWaiting(), Dead: a.GetDead()}
+	out.GroupFigures = api.GroupFigures{Lag: a.GetLag(), Ready: a.GetReady(), InFlight: a.GetLeased(), Waiting: a.GetWaiting(), Dead: a.GetDead(),
+		Acked: a.GetAcked(), Expired: a.GetExpired(), Filtered: a.GetFiltered(), Dropped: a.GetDropped(), Discarded: a.GetDiscarded()}
 	if stamp := a.GetOldestStamp(); stamp > 0 && a.GetLag() > 0 {
 		// Another clock stamped the message: never less than zero, and no finer than is true.
 		out.OldestAge = api.Duration(max(0, now.Sub(time.Unix(0, stamp))).Truncate(time.Millisecond)) // never older than it is
@@ -76,6 +77,11 @@ func addFigures(sum, one *api.GroupFigures) {
 	sum.InFlight += one.InFlight
 	sum.Waiting += one.Waiting
 	sum.Dead += one.Dead
+	sum.Acked += one.Acked
+	sum.Expired += one.Expired
+	sum.Filtered += one.Filtered
+	sum.Dropped += one.Dropped
+	sum.Discarded += one.Discarded
 	sum.OldestAge = max(sum.OldestAge, one.OldestAge)
 }
 
@@ -95,20 +101,18 @@ func (g *Gateway) summarizeGroups(ctx context.Context, t meta.Topic, groups []me
 	return out
 }
 
-// handleDeadMessages lists a group's dead letters.
-func (g *Gateway) handleDeadMessages(c echo.Context) error { return g.listHeld(c, "dead") }
-
 // handleHeldMessages lists what a group holds in one state.
 func (g *Gateway) handleHeldMessages(c echo.Context) error {
 	state := c.QueryParam("state")
 	switch state {
 	case "ready", "leased", "waiting", "dead":
-		return g.listHeld(c, state)
+		return g.listHeld(c, state, nil)
 	}
 	return badParameter("query/state", "must be ready, leased, waiting or dead, not %.40q", state)
 }
 
-func (g *Gateway) listHeld(c echo.Context, state string) error {
+// listHeld lists what a group holds in a state; filter is for dead letters.
+func (g *Gateway) listHeld(c echo.Context, state string, filter *mqpb.DeadFilter) error {
 	limit, err := queryLimit(c)
 	if err != nil {
 		return err
@@ -121,7 +125,7 @@ func (g *Gateway) listHeld(c echo.Context, state string) error {
 	if err != nil {
 		return err
 	}
-	at, err := g.heldFrom(c, t, group.ID, state, only)
+	at, err := g.heldFrom(c, t, group.ID, state, only, filter)
 	if err != nil {
 		return err
 	}
@@ -152,7 +156,7 @@ func (g *Gateway) heldPage(ctx context.Context, at *heldPlace, limit uint32) ([]
 		return nil, err
 	}
 	r, err := client.HeldMessages(ctx, &mqpb.HeldMessagesRequest{Partition: mqpb.FromPartition(p), Group: uint64(at.group),
-		State: at.state, From: at.offset, Limit: limit})
+		State: at.state, From: at.offset, Limit: limit, Filter: at.filter})
 	if err != nil {
 		return nil, controlError(g.leaderOf(p), err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
 )
 
 // heldPlace is where a listing of what a group holds stands: partition by partition, by offset.
@@ -18,6 +19,7 @@ type heldPlace struct {
 	topic     mq.TopicID
 	group     mq.GroupID
 	state     string
+	filter    *mqpb.DeadFilter
 	only      int64 // the one partition that is listed, or -1
 	partition uint32
 	offset    uint64
@@ -38,12 +40,12 @@ func (h *heldPlace) next(page []api.HeldMessage, full bool) {
 
 // scope binds a cursor to what is listed.
 func (h *heldPlace) scope() string {
-	return strconv.FormatUint(uint64(h.topic), 10) + "/" + strconv.FormatUint(uint64(h.group), 10) + "/" + h.state + "/" + strconv.FormatInt(h.only, 10)
+	return strconv.FormatUint(uint64(h.topic), 10) + "/" + strconv.FormatUint(uint64(h.group), 10) + "/" + h.state + "/" + strconv.FormatInt(h.only, 10) + filterScope(h.filter)
 }
 
 // heldFrom is where the request's listing begins or goes on.
-func (g *Gateway) heldFrom(c echo.Context, t meta.Topic, group mq.GroupID, state string, only int64) (*heldPlace, error) {
-	at := &heldPlace{topic: t.ID, group: group, state: state, only: only, end: t.Settings.Partitions}
+func (g *Gateway) heldFrom(c echo.Context, t meta.Topic, group mq.GroupID, state string, only int64, filter *mqpb.DeadFilter) (*heldPlace, error) {
+	at := &heldPlace{topic: t.ID, group: group, state: state, filter: filter, only: only, end: t.Settings.Partitions}
 	if only >= 0 {
 		if uint32(only) >= at.end {
 			return nil, mqerr.New(mqerr.PartitionNotFound, "topic %q has the partitions 0 to %d, not %d", t.Name, at.end-1, only)

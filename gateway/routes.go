@@ -23,7 +23,13 @@ type route struct {
 
 // routes is every call of the gateway.
 func (g *Gateway) routes() []route {
-	return slices.Concat(g.dataRoutes(), g.controlRoutes(), g.operateRoutes(), g.streamRoutes())
+	return slices.Concat(
+		g.dataRoutes(),
+		g.controlRoutes(),
+		g.operateRoutes(),
+		g.streamRoutes(),
+		g.groupRoutes(),
+	)
 }
 
 // dataRoutes are the calls that carry messages and receipts.

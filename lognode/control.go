@@ -266,10 +266,7 @@ func one[T any](ctx context.Context, s *server, id *mqpb.Partition, ask func(*re
 
 // HeldMessages lists what a group holds in a state.
 func (s *server) HeldMessages(ctx context.Context, req *mqpb.HeldMessagesRequest) (*mqpb.HeldMessagesResponse, error) {
-	limit := min(int(req.Limit), mq.MaxBatchMessages)
-	return one(ctx, s, req.Partition, func(p *replica.Partition, done func(*mqpb.HeldMessagesResponse, error)) {
-		p.Held(mq.GroupID(req.Group), req.State, req.From, limit, done)
-	})
+	return one(ctx, s, req.Partition, func(p *replica.Partition, done func(*mqpb.HeldMessagesResponse, error)) { p.Held(req, done) })
 }
 
 // Trace tells a message's life.

@@ -9,13 +9,14 @@ import (
 // GroupInput is the body of PUT of a group, and group_defaults of a topic. What is nil gets the topic's
 // group_defaults.
 type GroupInput struct {
-	Start       *StartInput   `json:"start,omitempty"` // counts when the group is made, not later
-	Ordering    *string       `json:"ordering,omitempty"`
-	Mode        *string       `json:"mode,omitempty"`
-	Lease       *Duration     `json:"lease,omitempty"`
-	MaxAttempts *int          `json:"max_attempts,omitempty"`
-	Backoff     *BackoffInput `json:"backoff,omitempty"`
-	MaxInFlight *int          `json:"max_in_flight,omitempty"` // per partition
+	Start       *StartInput      `json:"start,omitempty"` // counts when the group is made, not later
+	Ordering    *string          `json:"ordering,omitempty"`
+	Mode        *string          `json:"mode,omitempty"`
+	Lease       *Duration        `json:"lease,omitempty"`
+	MaxAttempts *int             `json:"max_attempts,omitempty"`
+	Backoff     *BackoffInput    `json:"backoff,omitempty"`
+	MaxInFlight *int             `json:"max_in_flight,omitempty"` // per partition
+	Dead        *DeadLimitsInput `json:"dead,omitempty"`
 }
 
 // StartInput says where a new group begins.
@@ -32,6 +33,12 @@ type BackoffInput struct {
 	Jitter     *float64  `json:"jitter,omitempty"`
 }
 
+// DeadLimitsInput bound the dead letters of each partition; beyond them the oldest are removed.
+type DeadLimitsInput struct {
+	MaxCount *int      `json:"max_count,omitempty"` // 0: no limit
+	MaxAge   *Duration `json:"max_age,omitempty"`   // since they died; 0s: no limit
+}
+
 // GroupFigures are counts of messages of a group, of one partition or of all.
 type GroupFigures struct {
 	Lag      uint64 `json:"lag"`       // neither acked nor dead yet
@@ -39,6 +46,12 @@ type GroupFigures struct {
 	InFlight uint64 `json:"in_flight"` // leased
 	Waiting  uint64 `json:"waiting"`   // for their retry
 	Dead     uint64 `json:"dead"`
+	// What became of the others since the group was made; each message is in one of these.
+	Acked     uint64 `json:"acked"`
+	Expired   uint64 `json:"expired"`   // past their TTL
+	Filtered  uint64 `json:"filtered"`  // not wanted by the group's filter
+	Dropped   uint64 `json:"dropped"`   // removed by retention before they were settled
+	Discarded uint64 `json:"discarded"` // dead letters that were deleted or beyond the limits
 	// OldestAge is the age of the oldest message that is not settled, 0s for none.
 	OldestAge Duration `json:"oldest_age"`
 }

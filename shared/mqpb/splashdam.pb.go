@@ -1390,18 +1390,24 @@ func (x *GroupFiguresResponse) GetFigures() []*GroupFigures {
 }
 
 type GroupFigures struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
-	Code          uint32                 `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
-	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
-	Cursor        uint64                 `protobuf:"varint,4,opt,name=cursor,proto3" json:"cursor,omitempty"` // lowest offset that is not settled
-	Next          uint64                 `protobuf:"varint,5,opt,name=next,proto3" json:"next,omitempty"`     // the partition's next offset
-	Lag           uint64                 `protobuf:"varint,6,opt,name=lag,proto3" json:"lag,omitempty"`       // not settled (acked, dead) yet
-	Ready         uint64                 `protobuf:"varint,7,opt,name=ready,proto3" json:"ready,omitempty"`
-	Leased        uint64                 `protobuf:"varint,8,opt,name=leased,proto3" json:"leased,omitempty"`
-	Waiting       uint64                 `protobuf:"varint,9,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	Dead          uint64                 `protobuf:"varint,10,opt,name=dead,proto3" json:"dead,omitempty"`
-	OldestStamp   int64                  `protobuf:"varint,11,opt,name=oldest_stamp,json=oldestStamp,proto3" json:"oldest_stamp,omitempty"` // of the message at cursor, Unix ns, 0 for none
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Partition   *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Code        uint32                 `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
+	Detail      string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	Cursor      uint64                 `protobuf:"varint,4,opt,name=cursor,proto3" json:"cursor,omitempty"` // lowest offset that is not settled
+	Next        uint64                 `protobuf:"varint,5,opt,name=next,proto3" json:"next,omitempty"`     // the partition's next offset
+	Lag         uint64                 `protobuf:"varint,6,opt,name=lag,proto3" json:"lag,omitempty"`       // not settled (acked, dead) yet
+	Ready       uint64                 `protobuf:"varint,7,opt,name=ready,proto3" json:"ready,omitempty"`
+	Leased      uint64                 `protobuf:"varint,8,opt,name=leased,proto3" json:"leased,omitempty"`
+	Waiting     uint64                 `protobuf:"varint,9,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Dead        uint64                 `protobuf:"varint,10,opt,name=dead,proto3" json:"dead,omitempty"`
+	OldestStamp int64                  `protobuf:"varint,11,opt,name=oldest_stamp,json=oldestStamp,proto3" json:"oldest_stamp,omitempty"` // of the message at cursor, Unix ns, 0 for none
+	// How many were settled in which way since the group was made.
+	Acked         uint64 `protobuf:"varint,12,opt,name=acked,proto3" json:"acked,omitempty"`
+	Expired       uint64 `protobuf:"varint,13,opt,name=expired,proto3" json:"expired,omitempty"`
+	Filtered      uint64 `protobuf:"varint,14,opt,name=filtered,proto3" json:"filtered,omitempty"`
+	Dropped       uint64 `protobuf:"varint,15,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	Discarded     uint64 `protobuf:"varint,16,opt,name=discarded,proto3" json:"discarded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1513,6 +1519,41 @@ func (x *GroupFigures) GetOldestStamp() int64 {
 	return 0
 }
 
+func (x *GroupFigures) GetAcked() uint64 {
+	if x != nil {
+		return x.Acked
+	}
+	return 0
+}
+
+func (x *GroupFigures) GetExpired() uint64 {
+	if x != nil {
+		return x.Expired
+	}
+	return 0
+}
+
+func (x *GroupFigures) GetFiltered() uint64 {
+	if x != nil {
+		return x.Filtered
+	}
+	return 0
+}
+
+func (x *GroupFigures) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *GroupFigures) GetDiscarded() uint64 {
+	if x != nil {
+		return x.Discarded
+	}
+	return 0
+}
+
 type HeldMessagesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -1520,6 +1561,7 @@ type HeldMessagesRequest struct {
 	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	From          uint64                 `protobuf:"varint,4,opt,name=from,proto3" json:"from,omitempty"`
 	Limit         uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	Filter        *DeadFilter            `protobuf:"bytes,6,opt,name=filter,proto3" json:"filter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1587,6 +1629,13 @@ func (x *HeldMessagesRequest) GetLimit() uint32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *HeldMessagesRequest) GetFilter() *DeadFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
 }
 
 type HeldMessagesResponse struct {
@@ -1725,6 +1774,495 @@ func (x *HeldMessage) GetStamp() int64 {
 	return 0
 }
 
+// DeadFilter chooses dead letters; what is not set does not matter.
+type DeadFilter struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // part of why they died
+	Since         int64                  `protobuf:"varint,2,opt,name=since,proto3" json:"since,omitempty"`
+	Before        int64                  `protobuf:"varint,3,opt,name=before,proto3" json:"before,omitempty"` // when they died, Unix ns
+	ByOffset      bool                   `protobuf:"varint,4,opt,name=by_offset,json=byOffset,proto3" json:"by_offset,omitempty"`
+	Offsets       []uint64               `protobuf:"varint,5,rep,packed,name=offsets,proto3" json:"offsets,omitempty"`
+	ByKey         bool                   `protobuf:"varint,6,opt,name=by_key,json=byKey,proto3" json:"by_key,omitempty"`
+	Key           []byte                 `protobuf:"bytes,7,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadFilter) Reset() {
+	*x = DeadFilter{}
+	mi := &file_splashdam_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadFilter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadFilter) ProtoMessage() {}
+
+func (x *DeadFilter) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadFilter.ProtoReflect.Descriptor instead.
+func (*DeadFilter) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *DeadFilter) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DeadFilter) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *DeadFilter) GetBefore() int64 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+func (x *DeadFilter) GetByOffset() bool {
+	if x != nil {
+		return x.ByOffset
+	}
+	return false
+}
+
+func (x *DeadFilter) GetOffsets() []uint64 {
+	if x != nil {
+		return x.Offsets
+	}
+	return nil
+}
+
+func (x *DeadFilter) GetByKey() bool {
+	if x != nil {
+		return x.ByKey
+	}
+	return false
+}
+
+func (x *DeadFilter) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+type DeadLettersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Group         uint64                 `protobuf:"varint,2,opt,name=group,proto3" json:"group,omitempty"`
+	Filter        *DeadFilter            `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	Act           string                 `protobuf:"bytes,4,opt,name=act,proto3" json:"act,omitempty"` // count, redrive or remove
+	From          uint64                 `protobuf:"varint,5,opt,name=from,proto3" json:"from,omitempty"`
+	Limit         uint32                 `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"` // dead letters that are looked at
+	Delay         int64                  `protobuf:"varint,7,opt,name=delay,proto3" json:"delay,omitempty"`
+	Interval      int64                  `protobuf:"varint,8,opt,name=interval,proto3" json:"interval,omitempty"` // of a redrive: the i-th is ready after delay + i*interval (ns)
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLettersRequest) Reset() {
+	*x = DeadLettersRequest{}
+	mi := &file_splashdam_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLettersRequest) ProtoMessage() {}
+
+func (x *DeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*DeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *DeadLettersRequest) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *DeadLettersRequest) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *DeadLettersRequest) GetFilter() *DeadFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *DeadLettersRequest) GetAct() string {
+	if x != nil {
+		return x.Act
+	}
+	return ""
+}
+
+func (x *DeadLettersRequest) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *DeadLettersRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *DeadLettersRequest) GetDelay() int64 {
+	if x != nil {
+		return x.Delay
+	}
+	return 0
+}
+
+func (x *DeadLettersRequest) GetInterval() int64 {
+	if x != nil {
+		return x.Interval
+	}
+	return 0
+}
+
+type DeadLettersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Matched       uint64                 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"` // of which all were moved or removed
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	Next          uint64                 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"` // go on from there
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLettersResponse) Reset() {
+	*x = DeadLettersResponse{}
+	mi := &file_splashdam_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLettersResponse) ProtoMessage() {}
+
+func (x *DeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*DeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *DeadLettersResponse) GetMatched() uint64 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *DeadLettersResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *DeadLettersResponse) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+type ExplainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Group         uint64                 `protobuf:"varint,2,opt,name=group,proto3" json:"group,omitempty"`
+	Offset        uint64                 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainRequest) Reset() {
+	*x = ExplainRequest{}
+	mi := &file_splashdam_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainRequest) ProtoMessage() {}
+
+func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
+func (*ExplainRequest) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ExplainRequest) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *ExplainRequest) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *ExplainRequest) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+type ExplainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"` // of the message in the group
+	Cause         string                 `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"` // why it is not delivered now, see lognode/internal/delivery
+	Attempt       uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Until         int64                  `protobuf:"varint,4,opt,name=until,proto3" json:"until,omitempty"`
+	Consumer      string                 `protobuf:"bytes,5,opt,name=consumer,proto3" json:"consumer,omitempty"`
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Ahead         []*LaneCount           `protobuf:"bytes,7,rep,name=ahead,proto3" json:"ahead,omitempty"` // ready ones that come first, by lane
+	InFlight      uint64                 `protobuf:"varint,8,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	MaxInFlight   uint64                 `protobuf:"varint,9,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
+	Asked         int64                  `protobuf:"varint,10,opt,name=asked,proto3" json:"asked,omitempty"`   // when a consumer last asked the leader, Unix ns, 0 for never
+	Behind        uint64                 `protobuf:"varint,11,opt,name=behind,proto3" json:"behind,omitempty"` // the offset of the message that it waits for, if it waits for one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainResponse) Reset() {
+	*x = ExplainResponse{}
+	mi := &file_splashdam_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainResponse) ProtoMessage() {}
+
+func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
+func (*ExplainResponse) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ExplainResponse) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *ExplainResponse) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *ExplainResponse) GetConsumer() string {
+	if x != nil {
+		return x.Consumer
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetAhead() []*LaneCount {
+	if x != nil {
+		return x.Ahead
+	}
+	return nil
+}
+
+func (x *ExplainResponse) GetInFlight() uint64 {
+	if x != nil {
+		return x.InFlight
+	}
+	return 0
+}
+
+func (x *ExplainResponse) GetMaxInFlight() uint64 {
+	if x != nil {
+		return x.MaxInFlight
+	}
+	return 0
+}
+
+func (x *ExplainResponse) GetAsked() int64 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
+func (x *ExplainResponse) GetBehind() uint64 {
+	if x != nil {
+		return x.Behind
+	}
+	return 0
+}
+
+type LaneCount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lane          string                 `protobuf:"bytes,1,opt,name=lane,proto3" json:"lane,omitempty"`
+	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaneCount) Reset() {
+	*x = LaneCount{}
+	mi := &file_splashdam_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaneCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaneCount) ProtoMessage() {}
+
+func (x *LaneCount) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaneCount.ProtoReflect.Descriptor instead.
+func (*LaneCount) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *LaneCount) GetLane() string {
+	if x != nil {
+		return x.Lane
+	}
+	return ""
+}
+
+func (x *LaneCount) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 type PartitionFiguresRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partitions    []*Partition           `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
@@ -1734,7 +2272,7 @@ type PartitionFiguresRequest struct {
 
 func (x *PartitionFiguresRequest) Reset() {
 	*x = PartitionFiguresRequest{}
-	mi := &file_splashdam_proto_msgTypes[28]
+	mi := &file_splashdam_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +2284,7 @@ func (x *PartitionFiguresRequest) String() string {
 func (*PartitionFiguresRequest) ProtoMessage() {}
 
 func (x *PartitionFiguresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[28]
+	mi := &file_splashdam_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +2297,7 @@ func (x *PartitionFiguresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFiguresRequest.ProtoReflect.Descriptor instead.
 func (*PartitionFiguresRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{28}
+	return file_splashdam_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PartitionFiguresRequest) GetPartitions() []*Partition {
@@ -1778,7 +2316,7 @@ type PartitionFiguresResponse struct {
 
 func (x *PartitionFiguresResponse) Reset() {
 	*x = PartitionFiguresResponse{}
-	mi := &file_splashdam_proto_msgTypes[29]
+	mi := &file_splashdam_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +2328,7 @@ func (x *PartitionFiguresResponse) String() string {
 func (*PartitionFiguresResponse) ProtoMessage() {}
 
 func (x *PartitionFiguresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[29]
+	mi := &file_splashdam_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +2341,7 @@ func (x *PartitionFiguresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFiguresResponse.ProtoReflect.Descriptor instead.
 func (*PartitionFiguresResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{29}
+	return file_splashdam_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PartitionFiguresResponse) GetFigures() []*PartitionFigures {
@@ -1832,7 +2370,7 @@ type PartitionFigures struct {
 
 func (x *PartitionFigures) Reset() {
 	*x = PartitionFigures{}
-	mi := &file_splashdam_proto_msgTypes[30]
+	mi := &file_splashdam_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +2382,7 @@ func (x *PartitionFigures) String() string {
 func (*PartitionFigures) ProtoMessage() {}
 
 func (x *PartitionFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[30]
+	mi := &file_splashdam_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +2395,7 @@ func (x *PartitionFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFigures.ProtoReflect.Descriptor instead.
 func (*PartitionFigures) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{30}
+	return file_splashdam_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PartitionFigures) GetPartition() *Partition {
@@ -1948,7 +2486,7 @@ type FollowerFigures struct {
 
 func (x *FollowerFigures) Reset() {
 	*x = FollowerFigures{}
-	mi := &file_splashdam_proto_msgTypes[31]
+	mi := &file_splashdam_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1960,7 +2498,7 @@ func (x *FollowerFigures) String() string {
 func (*FollowerFigures) ProtoMessage() {}
 
 func (x *FollowerFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[31]
+	mi := &file_splashdam_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1973,7 +2511,7 @@ func (x *FollowerFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerFigures.ProtoReflect.Descriptor instead.
 func (*FollowerFigures) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{31}
+	return file_splashdam_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FollowerFigures) GetNode() string {
@@ -2007,7 +2545,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_splashdam_proto_msgTypes[32]
+	mi := &file_splashdam_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2557,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[32]
+	mi := &file_splashdam_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2570,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{32}
+	return file_splashdam_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TraceRequest) GetPartition() *Partition {
@@ -2059,7 +2597,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_splashdam_proto_msgTypes[33]
+	mi := &file_splashdam_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2609,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[33]
+	mi := &file_splashdam_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2622,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{33}
+	return file_splashdam_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TraceResponse) GetEvents() []*TraceEvent {
@@ -2121,7 +2659,7 @@ type TraceEvent struct {
 
 func (x *TraceEvent) Reset() {
 	*x = TraceEvent{}
-	mi := &file_splashdam_proto_msgTypes[34]
+	mi := &file_splashdam_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2133,7 +2671,7 @@ func (x *TraceEvent) String() string {
 func (*TraceEvent) ProtoMessage() {}
 
 func (x *TraceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[34]
+	mi := &file_splashdam_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2146,7 +2684,7 @@ func (x *TraceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceEvent.ProtoReflect.Descriptor instead.
 func (*TraceEvent) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{34}
+	return file_splashdam_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TraceEvent) GetAt() int64 {
@@ -2247,7 +2785,7 @@ type TraceGroup struct {
 
 func (x *TraceGroup) Reset() {
 	*x = TraceGroup{}
-	mi := &file_splashdam_proto_msgTypes[35]
+	mi := &file_splashdam_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2797,7 @@ func (x *TraceGroup) String() string {
 func (*TraceGroup) ProtoMessage() {}
 
 func (x *TraceGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[35]
+	mi := &file_splashdam_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2810,7 @@ func (x *TraceGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceGroup.ProtoReflect.Descriptor instead.
 func (*TraceGroup) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{35}
+	return file_splashdam_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TraceGroup) GetGroup() uint64 {
@@ -2328,7 +2866,7 @@ type SettlementsRequest struct {
 
 func (x *SettlementsRequest) Reset() {
 	*x = SettlementsRequest{}
-	mi := &file_splashdam_proto_msgTypes[36]
+	mi := &file_splashdam_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2340,7 +2878,7 @@ func (x *SettlementsRequest) String() string {
 func (*SettlementsRequest) ProtoMessage() {}
 
 func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[36]
+	mi := &file_splashdam_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2353,7 +2891,7 @@ func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsRequest.ProtoReflect.Descriptor instead.
 func (*SettlementsRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{36}
+	return file_splashdam_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SettlementsRequest) GetPartition() *Partition {
@@ -2386,7 +2924,7 @@ type SettlementsResponse struct {
 
 func (x *SettlementsResponse) Reset() {
 	*x = SettlementsResponse{}
-	mi := &file_splashdam_proto_msgTypes[37]
+	mi := &file_splashdam_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2936,7 @@ func (x *SettlementsResponse) String() string {
 func (*SettlementsResponse) ProtoMessage() {}
 
 func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[37]
+	mi := &file_splashdam_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2949,7 @@ func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsResponse.ProtoReflect.Descriptor instead.
 func (*SettlementsResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{37}
+	return file_splashdam_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SettlementsResponse) GetSettlements() []*Settlement {
@@ -2434,7 +2972,7 @@ type Settlement struct {
 
 func (x *Settlement) Reset() {
 	*x = Settlement{}
-	mi := &file_splashdam_proto_msgTypes[38]
+	mi := &file_splashdam_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +2984,7 @@ func (x *Settlement) String() string {
 func (*Settlement) ProtoMessage() {}
 
 func (x *Settlement) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[38]
+	mi := &file_splashdam_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2997,7 @@ func (x *Settlement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settlement.ProtoReflect.Descriptor instead.
 func (*Settlement) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{38}
+	return file_splashdam_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Settlement) GetOffset() uint64 {
@@ -2510,7 +3048,7 @@ type ReadSegmentRequest struct {
 
 func (x *ReadSegmentRequest) Reset() {
 	*x = ReadSegmentRequest{}
-	mi := &file_splashdam_proto_msgTypes[39]
+	mi := &file_splashdam_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +3060,7 @@ func (x *ReadSegmentRequest) String() string {
 func (*ReadSegmentRequest) ProtoMessage() {}
 
 func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[39]
+	mi := &file_splashdam_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +3073,7 @@ func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentRequest.ProtoReflect.Descriptor instead.
 func (*ReadSegmentRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{39}
+	return file_splashdam_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadSegmentRequest) GetSegment() uint64 {
@@ -2584,7 +3122,7 @@ type ReadSegmentResponse struct {
 
 func (x *ReadSegmentResponse) Reset() {
 	*x = ReadSegmentResponse{}
-	mi := &file_splashdam_proto_msgTypes[40]
+	mi := &file_splashdam_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2596,7 +3134,7 @@ func (x *ReadSegmentResponse) String() string {
 func (*ReadSegmentResponse) ProtoMessage() {}
 
 func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[40]
+	mi := &file_splashdam_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2609,7 +3147,7 @@ func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentResponse.ProtoReflect.Descriptor instead.
 func (*ReadSegmentResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{40}
+	return file_splashdam_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReadSegmentResponse) GetKnown() bool {
@@ -2645,7 +3183,7 @@ type CopyEntriesRequest struct {
 
 func (x *CopyEntriesRequest) Reset() {
 	*x = CopyEntriesRequest{}
-	mi := &file_splashdam_proto_msgTypes[41]
+	mi := &file_splashdam_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +3195,7 @@ func (x *CopyEntriesRequest) String() string {
 func (*CopyEntriesRequest) ProtoMessage() {}
 
 func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[41]
+	mi := &file_splashdam_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +3208,7 @@ func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesRequest.ProtoReflect.Descriptor instead.
 func (*CopyEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{41}
+	return file_splashdam_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CopyEntriesRequest) GetSegment() uint64 {
@@ -2712,7 +3250,7 @@ type CopyEntriesResponse struct {
 
 func (x *CopyEntriesResponse) Reset() {
 	*x = CopyEntriesResponse{}
-	mi := &file_splashdam_proto_msgTypes[42]
+	mi := &file_splashdam_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2724,7 +3262,7 @@ func (x *CopyEntriesResponse) String() string {
 func (*CopyEntriesResponse) ProtoMessage() {}
 
 func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[42]
+	mi := &file_splashdam_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2737,7 +3275,7 @@ func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesResponse.ProtoReflect.Descriptor instead.
 func (*CopyEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{42}
+	return file_splashdam_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CopyEntriesResponse) GetKnown() bool {
@@ -2861,7 +3399,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"partitions\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x04R\x05group\"L\n" +
 	"\x14GroupFiguresResponse\x124\n" +
-	"\afigures\x18\x01 \x03(\v2\x1a.splashdam.v1.GroupFiguresR\afigures\"\xae\x02\n" +
+	"\afigures\x18\x01 \x03(\v2\x1a.splashdam.v1.GroupFiguresR\afigures\"\xb2\x03\n" +
 	"\fGroupFigures\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x16\n" +
@@ -2874,13 +3412,19 @@ const file_splashdam_proto_rawDesc = "" +
 	"\awaiting\x18\t \x01(\x04R\awaiting\x12\x12\n" +
 	"\x04dead\x18\n" +
 	" \x01(\x04R\x04dead\x12!\n" +
-	"\foldest_stamp\x18\v \x01(\x03R\voldestStamp\"\xa2\x01\n" +
+	"\foldest_stamp\x18\v \x01(\x03R\voldestStamp\x12\x14\n" +
+	"\x05acked\x18\f \x01(\x04R\x05acked\x12\x18\n" +
+	"\aexpired\x18\r \x01(\x04R\aexpired\x12\x1a\n" +
+	"\bfiltered\x18\x0e \x01(\x04R\bfiltered\x12\x18\n" +
+	"\adropped\x18\x0f \x01(\x04R\adropped\x12\x1c\n" +
+	"\tdiscarded\x18\x10 \x01(\x04R\tdiscarded\"\xd4\x01\n" +
 	"\x13HeldMessagesRequest\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x04R\x05group\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x12\n" +
 	"\x04from\x18\x04 \x01(\x04R\x04from\x12\x14\n" +
-	"\x05limit\x18\x05 \x01(\rR\x05limit\"M\n" +
+	"\x05limit\x18\x05 \x01(\rR\x05limit\x120\n" +
+	"\x06filter\x18\x06 \x01(\v2\x18.splashdam.v1.DeadFilterR\x06filter\"M\n" +
 	"\x14HeldMessagesResponse\x125\n" +
 	"\bmessages\x18\x01 \x03(\v2\x19.splashdam.v1.HeldMessageR\bmessages\"\xb5\x01\n" +
 	"\vHeldMessage\x12\x16\n" +
@@ -2890,7 +3434,49 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x05until\x18\x04 \x01(\x03R\x05until\x12\x1a\n" +
 	"\bconsumer\x18\x05 \x01(\tR\bconsumer\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05stamp\x18\a \x01(\x03R\x05stamp\"R\n" +
+	"\x05stamp\x18\a \x01(\x03R\x05stamp\"\xb2\x01\n" +
+	"\n" +
+	"DeadFilter\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05since\x18\x02 \x01(\x03R\x05since\x12\x16\n" +
+	"\x06before\x18\x03 \x01(\x03R\x06before\x12\x1b\n" +
+	"\tby_offset\x18\x04 \x01(\bR\bbyOffset\x12\x18\n" +
+	"\aoffsets\x18\x05 \x03(\x04R\aoffsets\x12\x15\n" +
+	"\x06by_key\x18\x06 \x01(\bR\x05byKey\x12\x10\n" +
+	"\x03key\x18\a \x01(\fR\x03key\"\x81\x02\n" +
+	"\x12DeadLettersRequest\x125\n" +
+	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\x04R\x05group\x120\n" +
+	"\x06filter\x18\x03 \x01(\v2\x18.splashdam.v1.DeadFilterR\x06filter\x12\x10\n" +
+	"\x03act\x18\x04 \x01(\tR\x03act\x12\x12\n" +
+	"\x04from\x18\x05 \x01(\x04R\x04from\x12\x14\n" +
+	"\x05limit\x18\x06 \x01(\rR\x05limit\x12\x14\n" +
+	"\x05delay\x18\a \x01(\x03R\x05delay\x12\x1a\n" +
+	"\binterval\x18\b \x01(\x03R\binterval\"W\n" +
+	"\x13DeadLettersResponse\x12\x18\n" +
+	"\amatched\x18\x01 \x01(\x04R\amatched\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\x04R\x04next\"u\n" +
+	"\x0eExplainRequest\x125\n" +
+	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\x04R\x05group\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x04R\x06offset\"\xbf\x02\n" +
+	"\x0fExplainResponse\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
+	"\x05cause\x18\x02 \x01(\tR\x05cause\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\x12\x14\n" +
+	"\x05until\x18\x04 \x01(\x03R\x05until\x12\x1a\n" +
+	"\bconsumer\x18\x05 \x01(\tR\bconsumer\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12-\n" +
+	"\x05ahead\x18\a \x03(\v2\x17.splashdam.v1.LaneCountR\x05ahead\x12\x1b\n" +
+	"\tin_flight\x18\b \x01(\x04R\binFlight\x12\"\n" +
+	"\rmax_in_flight\x18\t \x01(\x04R\vmaxInFlight\x12\x14\n" +
+	"\x05asked\x18\n" +
+	" \x01(\x03R\x05asked\x12\x16\n" +
+	"\x06behind\x18\v \x01(\x04R\x06behind\"5\n" +
+	"\tLaneCount\x12\x12\n" +
+	"\x04lane\x18\x01 \x01(\tR\x04lane\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\"R\n" +
 	"\x17PartitionFiguresRequest\x127\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x17.splashdam.v1.PartitionR\n" +
@@ -2974,7 +3560,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x13CopyEntriesResponse\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x12*\n" +
 	"\x04tail\x18\x02 \x01(\v2\x16.splashdam.v1.PositionR\x04tail\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason2\xad\b\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason2\xc9\t\n" +
 	"\aLogNode\x123\n" +
 	"\aGateway\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x120\n" +
 	"\x04Peer\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x12@\n" +
@@ -2984,7 +3570,9 @@ const file_splashdam_proto_rawDesc = "" +
 	"\vEnsureGroup\x12 .splashdam.v1.EnsureGroupRequest\x1a!.splashdam.v1.EnsureGroupResponse\x12R\n" +
 	"\vDeleteGroup\x12 .splashdam.v1.DeleteGroupRequest\x1a!.splashdam.v1.DeleteGroupResponse\x12U\n" +
 	"\fGroupFigures\x12!.splashdam.v1.GroupFiguresRequest\x1a\".splashdam.v1.GroupFiguresResponse\x12U\n" +
-	"\fHeldMessages\x12!.splashdam.v1.HeldMessagesRequest\x1a\".splashdam.v1.HeldMessagesResponse\x12a\n" +
+	"\fHeldMessages\x12!.splashdam.v1.HeldMessagesRequest\x1a\".splashdam.v1.HeldMessagesResponse\x12R\n" +
+	"\vDeadLetters\x12 .splashdam.v1.DeadLettersRequest\x1a!.splashdam.v1.DeadLettersResponse\x12F\n" +
+	"\aExplain\x12\x1c.splashdam.v1.ExplainRequest\x1a\x1d.splashdam.v1.ExplainResponse\x12a\n" +
 	"\x10PartitionFigures\x12%.splashdam.v1.PartitionFiguresRequest\x1a&.splashdam.v1.PartitionFiguresResponse\x12@\n" +
 	"\x05Trace\x12\x1a.splashdam.v1.TraceRequest\x1a\x1b.splashdam.v1.TraceResponse\x12R\n" +
 	"\vSettlements\x12 .splashdam.v1.SettlementsRequest\x1a!.splashdam.v1.SettlementsResponse\x12R\n" +
@@ -3003,7 +3591,7 @@ func file_splashdam_proto_rawDescGZIP() []byte {
 	return file_splashdam_proto_rawDescData
 }
 
-var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_splashdam_proto_goTypes = []any{
 	(*Raw)(nil),                      // 0: splashdam.v1.Raw
 	(*Partition)(nil),                // 1: splashdam.v1.Partition
@@ -3033,21 +3621,27 @@ var file_splashdam_proto_goTypes = []any{
 	(*HeldMessagesRequest)(nil),      // 25: splashdam.v1.HeldMessagesRequest
 	(*HeldMessagesResponse)(nil),     // 26: splashdam.v1.HeldMessagesResponse
 	(*HeldMessage)(nil),              // 27: splashdam.v1.HeldMessage
-	(*PartitionFiguresRequest)(nil),  // 28: splashdam.v1.PartitionFiguresRequest
-	(*PartitionFiguresResponse)(nil), // 29: splashdam.v1.PartitionFiguresResponse
-	(*PartitionFigures)(nil),         // 30: splashdam.v1.PartitionFigures
-	(*FollowerFigures)(nil),          // 31: splashdam.v1.FollowerFigures
-	(*TraceRequest)(nil),             // 32: splashdam.v1.TraceRequest
-	(*TraceResponse)(nil),            // 33: splashdam.v1.TraceResponse
-	(*TraceEvent)(nil),               // 34: splashdam.v1.TraceEvent
-	(*TraceGroup)(nil),               // 35: splashdam.v1.TraceGroup
-	(*SettlementsRequest)(nil),       // 36: splashdam.v1.SettlementsRequest
-	(*SettlementsResponse)(nil),      // 37: splashdam.v1.SettlementsResponse
-	(*Settlement)(nil),               // 38: splashdam.v1.Settlement
-	(*ReadSegmentRequest)(nil),       // 39: splashdam.v1.ReadSegmentRequest
-	(*ReadSegmentResponse)(nil),      // 40: splashdam.v1.ReadSegmentResponse
-	(*CopyEntriesRequest)(nil),       // 41: splashdam.v1.CopyEntriesRequest
-	(*CopyEntriesResponse)(nil),      // 42: splashdam.v1.CopyEntriesResponse
+	(*DeadFilter)(nil),               // 28: splashdam.v1.DeadFilter
+	(*DeadLettersRequest)(nil),       // 29: splashdam.v1.DeadLettersRequest
+	(*DeadLettersResponse)(nil),      // 30: splashdam.v1.DeadLettersResponse
+	(*ExplainRequest)(nil),           // 31: splashdam.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 32: splashdam.v1.ExplainResponse
+	(*LaneCount)(nil),                // 33: splashdam.v1.LaneCount
+	(*PartitionFiguresRequest)(nil),  // 34: splashdam.v1.PartitionFiguresRequest
+	(*PartitionFiguresResponse)(nil), // 35: splashdam.v1.PartitionFiguresResponse
+	(*PartitionFigures)(nil),         // 36: splashdam.v1.PartitionFigures
+	(*FollowerFigures)(nil),          // 37: splashdam.v1.FollowerFigures
+	(*TraceRequest)(nil),             // 38: splashdam.v1.TraceRequest
+	(*TraceResponse)(nil),            // 39: splashdam.v1.TraceResponse
+	(*TraceEvent)(nil),               // 40: splashdam.v1.TraceEvent
+	(*TraceGroup)(nil),               // 41: splashdam.v1.TraceGroup
+	(*SettlementsRequest)(nil),       // 42: splashdam.v1.SettlementsRequest
+	(*SettlementsResponse)(nil),      // 43: splashdam.v1.SettlementsResponse
+	(*Settlement)(nil),               // 44: splashdam.v1.Settlement
+	(*ReadSegmentRequest)(nil),       // 45: splashdam.v1.ReadSegmentRequest
+	(*ReadSegmentResponse)(nil),      // 46: splashdam.v1.ReadSegmentResponse
+	(*CopyEntriesRequest)(nil),       // 47: splashdam.v1.CopyEntriesRequest
+	(*CopyEntriesResponse)(nil),      // 48: splashdam.v1.CopyEntriesResponse
 }
 var file_splashdam_proto_depIdxs = []int32{
 	1,  // 0: splashdam.v1.Segment.partition:type_name -> splashdam.v1.Partition
@@ -3076,54 +3670,63 @@ var file_splashdam_proto_depIdxs = []int32{
 	24, // 23: splashdam.v1.GroupFiguresResponse.figures:type_name -> splashdam.v1.GroupFigures
 	1,  // 24: splashdam.v1.GroupFigures.partition:type_name -> splashdam.v1.Partition
 	1,  // 25: splashdam.v1.HeldMessagesRequest.partition:type_name -> splashdam.v1.Partition
-	27, // 26: splashdam.v1.HeldMessagesResponse.messages:type_name -> splashdam.v1.HeldMessage
-	1,  // 27: splashdam.v1.PartitionFiguresRequest.partitions:type_name -> splashdam.v1.Partition
-	30, // 28: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
-	1,  // 29: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
-	31, // 30: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
-	1,  // 31: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
-	34, // 32: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
-	35, // 33: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
-	1,  // 34: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
-	38, // 35: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
-	2,  // 36: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
-	2,  // 37: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
-	2,  // 38: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
-	7,  // 39: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
-	2,  // 40: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
-	0,  // 41: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
-	0,  // 42: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
-	6,  // 43: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
-	10, // 44: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
-	12, // 45: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
-	17, // 46: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
-	19, // 47: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
-	22, // 48: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
-	25, // 49: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
-	28, // 50: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
-	32, // 51: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
-	36, // 52: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
-	39, // 53: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
-	41, // 54: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
-	0,  // 55: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
-	0,  // 56: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
-	8,  // 57: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
-	11, // 58: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
-	14, // 59: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
-	18, // 60: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
-	20, // 61: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
-	23, // 62: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
-	26, // 63: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
-	29, // 64: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
-	33, // 65: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
-	37, // 66: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
-	40, // 67: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
-	42, // 68: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
-	55, // [55:69] is the sub-list for method output_type
-	41, // [41:55] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	28, // 26: splashdam.v1.HeldMessagesRequest.filter:type_name -> splashdam.v1.DeadFilter
+	27, // 27: splashdam.v1.HeldMessagesResponse.messages:type_name -> splashdam.v1.HeldMessage
+	1,  // 28: splashdam.v1.DeadLettersRequest.partition:type_name -> splashdam.v1.Partition
+	28, // 29: splashdam.v1.DeadLettersRequest.filter:type_name -> splashdam.v1.DeadFilter
+	1,  // 30: splashdam.v1.ExplainRequest.partition:type_name -> splashdam.v1.Partition
+	33, // 31: splashdam.v1.ExplainResponse.ahead:type_name -> splashdam.v1.LaneCount
+	1,  // 32: splashdam.v1.PartitionFiguresRequest.partitions:type_name -> splashdam.v1.Partition
+	36, // 33: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
+	1,  // 34: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
+	37, // 35: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
+	1,  // 36: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
+	40, // 37: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
+	41, // 38: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
+	1,  // 39: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
+	44, // 40: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
+	2,  // 41: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
+	2,  // 42: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
+	2,  // 43: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
+	7,  // 44: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
+	2,  // 45: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
+	0,  // 46: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
+	0,  // 47: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
+	6,  // 48: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
+	10, // 49: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
+	12, // 50: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
+	17, // 51: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
+	19, // 52: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
+	22, // 53: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
+	25, // 54: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
+	29, // 55: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
+	31, // 56: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
+	34, // 57: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
+	38, // 58: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
+	42, // 59: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
+	45, // 60: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
+	47, // 61: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
+	0,  // 62: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
+	0,  // 63: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
+	8,  // 64: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
+	11, // 65: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
+	14, // 66: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
+	18, // 67: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
+	20, // 68: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
+	23, // 69: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
+	26, // 70: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
+	30, // 71: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
+	32, // 72: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
+	35, // 73: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
+	39, // 74: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
+	43, // 75: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
+	46, // 76: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
+	48, // 77: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
+	62, // [62:78] is the sub-list for method output_type
+	46, // [46:62] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_splashdam_proto_init() }
@@ -3137,7 +3740,7 @@ func file_splashdam_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_splashdam_proto_rawDesc), len(file_splashdam_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

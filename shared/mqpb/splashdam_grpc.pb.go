@@ -31,6 +31,8 @@ const (
 	LogNode_DeleteGroup_FullMethodName      = "/splashdam.v1.LogNode/DeleteGroup"
 	LogNode_GroupFigures_FullMethodName     = "/splashdam.v1.LogNode/GroupFigures"
 	LogNode_HeldMessages_FullMethodName     = "/splashdam.v1.LogNode/HeldMessages"
+	LogNode_DeadLetters_FullMethodName      = "/splashdam.v1.LogNode/DeadLetters"
+	LogNode_Explain_FullMethodName          = "/splashdam.v1.LogNode/Explain"
 	LogNode_PartitionFigures_FullMethodName = "/splashdam.v1.LogNode/PartitionFigures"
 	LogNode_Trace_FullMethodName            = "/splashdam.v1.LogNode/Trace"
 	LogNode_Settlements_FullMethodName      = "/splashdam.v1.LogNode/Settlements"
@@ -56,6 +58,10 @@ type LogNodeClient interface {
 	DeleteGroup(ctx context.Context, in *DeleteGroupRequest, opts ...grpc.CallOption) (*DeleteGroupResponse, error)
 	GroupFigures(ctx context.Context, in *GroupFiguresRequest, opts ...grpc.CallOption) (*GroupFiguresResponse, error)
 	HeldMessages(ctx context.Context, in *HeldMessagesRequest, opts ...grpc.CallOption) (*HeldMessagesResponse, error)
+	// DeadLetters counts, redrives or removes dead letters of a group in one partition.
+	DeadLetters(ctx context.Context, in *DeadLettersRequest, opts ...grpc.CallOption) (*DeadLettersResponse, error)
+	// Explain says why a message is not delivered to a group now.
+	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
 	PartitionFigures(ctx context.Context, in *PartitionFiguresRequest, opts ...grpc.CallOption) (*PartitionFiguresResponse, error)
 	Trace(ctx context.Context, in *TraceRequest, opts ...grpc.CallOption) (*TraceResponse, error)
 	// Settlements answers the newest settlements of a group that have a reason, newest first.
@@ -172,6 +178,26 @@ func (c *logNodeClient) HeldMessages(ctx context.Context, in *HeldMessagesReques
 	return out, nil
 }
 
+func (c *logNodeClient) DeadLetters(ctx context.Context, in *DeadLettersRequest, opts ...grpc.CallOption) (*DeadLettersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeadLettersResponse)
+	err := c.cc.Invoke(ctx, LogNode_DeadLetters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *logNodeClient) Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainResponse)
+	err := c.cc.Invoke(ctx, LogNode_Explain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *logNodeClient) PartitionFigures(ctx context.Context, in *PartitionFiguresRequest, opts ...grpc.CallOption) (*PartitionFiguresResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PartitionFiguresResponse)
@@ -240,6 +266,10 @@ type LogNodeServer interface {
 	DeleteGroup(context.Context, *DeleteGroupRequest) (*DeleteGroupResponse, error)
 	GroupFigures(context.Context, *GroupFiguresRequest) (*GroupFiguresResponse, error)
 	HeldMessages(context.Context, *HeldMessagesRequest) (*HeldMessagesResponse, error)
+	// DeadLetters counts, redrives or removes dead letters of a group in one partition.
+	DeadLetters(context.Context, *DeadLettersRequest) (*DeadLettersResponse, error)
+	// Explain says why a message is not delivered to a group now.
+	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
 	PartitionFigures(context.Context, *PartitionFiguresRequest) (*PartitionFiguresResponse, error)
 	Trace(context.Context, *TraceRequest) (*TraceResponse, error)
 	// Settlements answers the newest settlements of a group that have a reason, newest first.
@@ -286,6 +316,12 @@ func (UnimplementedLogNodeServer) GroupFigures(context.Context, *GroupFiguresReq
 }
 func (UnimplementedLogNodeServer) HeldMessages(context.Context, *HeldMessagesRequest) (*HeldMessagesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method HeldMessages not implemented")
+}
+func (UnimplementedLogNodeServer) DeadLetters(context.Context, *DeadLettersRequest) (*DeadLettersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeadLetters not implemented")
+}
+func (UnimplementedLogNodeServer) Explain(context.Context, *ExplainRequest) (*ExplainResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
 }
 func (UnimplementedLogNodeServer) PartitionFigures(context.Context, *PartitionFiguresRequest) (*PartitionFiguresResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PartitionFigures not implemented")
@@ -463,6 +499,42 @@ func _LogNode_HeldMessages_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LogNode_DeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeadLettersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LogNodeServer).DeadLetters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LogNode_DeadLetters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LogNodeServer).DeadLetters(ctx, req.(*DeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LogNode_Explain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LogNodeServer).Explain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LogNode_Explain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LogNodeServer).Explain(ctx, req.(*ExplainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _LogNode_PartitionFigures_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PartitionFiguresRequest)
 	if err := dec(in); err != nil {
@@ -587,6 +659,14 @@ var LogNode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "HeldMessages",
 			Handler:    _LogNode_HeldMessages_Handler,
+		},
+		{
+			MethodName: "DeadLetters",
+			Handler:    _LogNode_DeadLetters_Handler,
+		},
+		{
+			MethodName: "Explain",
+			Handler:    _LogNode_Explain_Handler,
 		},
 		{
 			MethodName: "PartitionFigures",

@@ -32,6 +32,13 @@ func (d *deadSet) last() uint64 {
 	return d.spans[len(d.spans)-1].to
 }
 
+// each calls f with what is named.
+func (d *deadSet) each(f func(first, count uint64)) {
+	for _, s := range d.spans {
+		f(s.from, s.to-s.from)
+	}
+}
+
 func (d *deadSet) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(d.group))
 	b = binary.AppendUvarint(b, d.generation)

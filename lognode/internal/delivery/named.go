@@ -14,6 +14,8 @@ import (
 type Namer struct {
 	delivered delivered
 	settled   settled
+	redriven  redriven
+	removed   deadRemoved
 }
 
 // Each calls f with ranges of offsets that a record is about. The messages that a record brings are not named: they are
@@ -34,6 +36,16 @@ func (n *Namer) Each(rec mq.Record, f func(first, count uint64)) {
 			for i := range n.settled.marks {
 				f(n.settled.marks[i].first, n.settled.marks[i].count)
 			}
+			return
+		}
+	case mq.KindRedriven:
+		if rec.Version == 1 && n.redriven.read(rec.Body) == nil {
+			n.redriven.each(f)
+			return
+		}
+	case mq.KindDeadRemoved:
+		if rec.Version == 1 && n.removed.read(rec.Body) == nil {
+			n.removed.each(f)
 			return
 		}
 	}

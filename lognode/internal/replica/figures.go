@@ -25,6 +25,7 @@ func (p *Partition) GroupFigures(id mq.GroupID, done func(*mqpb.GroupFigures)) {
 		}
 		out.Cursor, out.Next, out.Lag, out.Ready = f.Cursor, f.Committed, f.Lag, uint64(f.Ready)
 		out.Leased, out.Waiting, out.Dead = uint64(f.Leased), uint64(f.Waiting), uint64(f.Dead)
+		out.Acked, out.Dropped, out.Discarded = f.Acked, f.Dropped, f.Discarded
 		if f.Cursor >= f.Committed {
 			done(out)
 			return
@@ -37,9 +38,11 @@ func (p *Partition) GroupFigures(id mq.GroupID, done func(*mqpb.GroupFigures)) {
 	})
 }
 
-// Held lists what a group holds in a state (ready, leased, waiting, dead), from an offset on.
-func (p *Partition) Held(id mq.GroupID, state string, from uint64, limit int, done func(*mqpb.HeldMessagesResponse, error)) {
+// Held lists what a group holds in a state (ready, leased, waiting, dead), from an offset on; a filter holds for dead
+// ones.
+func (p *Partition) Held(r *mqpb.HeldMessagesRequest, done func(*mqpb.HeldMessagesResponse, error)) {
 	fail := func(err error) { done(nil, err) }
+	id, state, limit := mq.GroupID(r.GetGroup()), r.GetState(), min(int(r.GetLimit()), mq.MaxBatchMessages)
 	st, ok := stateOf(state)
 	if !ok {
 		fail(mqerr.New(mqerr.InvalidParameter, "state must be ready, leased, waiting or dead; not %q", state))
@@ -51,7 +54,12 @@ func (p *Partition) Held(id mq.GroupID, state string, from uint64, limit int, do
 			return
 		}
 		j := l.journal()
-		held := l.machine.Held(id, st, from, limit)
+		var held []delivery.HeldMessage
+		if st == delivery.StateDead {
+			held = l.machine.Dead(id, deadFilter(r.GetFilter()), r.GetFrom(), limit)
+		} else {
+			held = l.machine.Held(id, st, r.GetFrom(), limit)
+		}
 		p.beside(func(ctx context.Context) {
 			res := &mqpb.HeldMessagesResponse{}
 			for _, h := range held {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -51,12 +52,17 @@ type groupSettings struct {
 	Multiplier  *float64      `name:"backoff-multiplier" help:"Growth of the wait."`
 	Max         *api.Duration `name:"backoff-max" help:"Longest wait."`
 	Jitter      *float64      `name:"backoff-jitter" help:"Spread of the wait, 0 to 1."`
+	DeadCount   *int          `name:"dead-max-count" help:"Dead letters kept in each partition; 0 for no limit."`
+	DeadAge     *api.Duration `name:"dead-max-age" help:"How long dead letters are kept; 0s for no limit."`
 }
 
 func (g *groupSettings) input() api.GroupInput {
 	in := api.GroupInput{Lease: g.Lease, MaxAttempts: g.MaxAttempts, MaxInFlight: g.MaxInFlight}
 	if g.Initial != nil || g.Multiplier != nil || g.Max != nil || g.Jitter != nil {
 		in.Backoff = &api.BackoffInput{Initial: g.Initial, Multiplier: g.Multiplier, Max: g.Max, Jitter: g.Jitter}
+	}
+	if g.DeadCount != nil || g.DeadAge != nil {
+		in.Dead = &api.DeadLimitsInput{MaxCount: g.DeadCount, MaxAge: g.DeadAge}
 	}
 	return in
 }
@@ -201,23 +207,6 @@ func (g *groupMessages) Run(s *session) error {
 	})
 }
 
-type deadCommands struct {
-	List deadList `cmd:"" help:"List dead letters with their reasons."`
-}
-
-type deadList struct {
-	groupName `embed:""`
-	Limit     int `short:"n" default:"100" help:"Messages at most."`
-}
-
-func (d *deadList) Run(s *session) error {
-	return held(s, d.Limit, func(p client.Page) (api.HeldList, error) {
-		ctx, cancel := s.call()
-		defer cancel()
-		return s.client.Dead(ctx, d.Topic, d.Group, p)
-	})
-}
-
 // held lists page after page up to limit.
 func held(s *session, limit int, next func(client.Page) (api.HeldList, error)) error {
 	all := api.HeldList{Messages: []api.HeldMessage{}}
@@ -267,11 +256,12 @@ func renderGroup(g *api.Group, width int, paint painter) string {
 	rows := [][2]string{
 		{"group", g.Name + " of topic " + g.Topic}, {"state", paint(styleOf(g.State), g.State)},
 		{"lag", fmt.Sprintf("%d%s (%d ready, %d in flight, %d waiting)", g.Lag, partial(g.Partial), g.Ready, g.InFlight, g.Waiting)},
-		{"dead", count(g.Dead)}, {"oldest", age(g.OldestAge)},
+		{"dead", count(g.Dead) + limitsText(set.Dead)}, {"oldest", age(g.OldestAge)},
 		{"lease", set.Lease.String()}, {"max attempts", attempts},
 		{"backoff", fmt.Sprintf("%s x %g, at most %s, spread %g", b.Initial, b.Multiplier, b.Max, b.Jitter)},
 		{"max in flight", strconv.Itoa(set.MaxInFlight) + " per partition"},
 	}
+	rows = slices.Insert(rows, 5, fatesOf(g)...)
 	t := table{headers: []string{">PART", ">CURSOR", ">NEXT", ">LAG", ">IN FLIGHT", ">WAITING", ">DEAD", ">OLDEST"}}
 	for _, p := range g.Partitions {
 		figures := []string{count(p.Cursor), count(p.NextOffset), count(p.Lag), count(p.InFlight), count(p.Waiting), count(p.Dead), age(p.OldestAge)}

@@ -1,0 +1,83 @@
+package gateway
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// DeadLetters of the fake: every partition has as many dead letters as its dead field says, at the offsets 0, 1, ...;
+// those of a partition whose number is in broken can't be asked.
+func (n *fakeNode) DeadLetters(_ context.Context, r *mqpb.DeadLettersRequest) (*mqpb.DeadLettersResponse, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.deadCalls = append(n.deadCalls, r)
+	p := r.GetPartition().GetNumber()
+	if p == n.deadBroken {
+		return nil, mqpb.Status(mqerr.New(mqerr.NoLeader, "broken"))
+	}
+	left := n.deadLetters[p] - r.GetFrom()
+	out := &mqpb.DeadLettersResponse{Matched: min(left, uint64(r.GetLimit()))}
+	out.Next = r.GetFrom() + out.Matched
+	out.More = out.Matched < left
+	return out, nil
+}
+
+func TestRedriveCountsWhatLeadersMoved(t *testing.T) {
+	h := startHarness(t)
+	id := h.topic("orders", `{"partitions":3}`)
+	const path = "/v1/topics/orders/groups/g"
+	h.ok(201, "PUT", path, "")
+	h.node.set(func() { h.node.deadLetters, h.node.deadBroken = map[uint32]uint64{0: 12_000, 1: 0, 2: 5}, 99 })
+
+	got := decodeAs[api.DeadResult](t, h.ok(200, "POST", path+"/redrive", `{"rate":1000}`))
+	if got.Messages != 12_005 || got.More || got.Partial || len(got.Partitions) != 2 || got.Partitions[1].Partition != 2 {
+		t.Errorf("all of them: %+v", got)
+	}
+	if in := time.Until(got.ReadyBy); in < 10*time.Second || in > 13*time.Second {
+		t.Errorf("12,005 at 1,000 a second are ready in %s", in)
+	}
+	h.node.set(func() {
+		// Two pages of partition 0, one of the others; the second begins where the first ended, by place and by time.
+		if len(h.node.deadCalls) != 4 || h.node.deadCalls[1].GetFrom() != 10_000 || h.node.deadCalls[1].GetDelay() != int64(10*time.Second) ||
+			h.node.deadCalls[3].GetDelay() != int64(12*time.Second) || h.node.deadCalls[0].GetInterval() != int64(time.Millisecond) {
+			t.Errorf("calls: %v", h.node.deadCalls)
+		}
+		h.node.deadCalls = nil
+	})
+	if got := decodeAs[api.DeadResult](t, h.ok(200, "POST", path+"/redrive?dry_run=true", `{"limit":7}`)); got.Messages != 7 || !got.More || !got.DryRun {
+		t.Errorf("a dry run of seven: %+v", got)
+	}
+	h.node.set(func() {
+		if len(h.node.deadCalls) != 1 || h.node.deadCalls[0].GetAct() != "count" {
+			t.Errorf("a dry run calls %v", h.node.deadCalls)
+		}
+		h.node.deadBroken = 2
+	})
+	part := decodeAs[api.DeadResult](t, h.ok(207, "DELETE", path+"/dead", ""))
+	if part.Messages != 12_000 || !part.Partial || part.Partitions[1].Error == nil || part.Partitions[1].Error.Code != "no_leader" {
+		t.Errorf("one partition can't be asked: %+v", part)
+	}
+	of := func(p uint32) string {
+		return mq.MessageID{Partition: mq.PartitionID{Topic: id, Number: p}, Number: 3}.String()
+	}
+	h.fails("no_leader", "", "DELETE", path+"/dead?ids="+of(2), "")
+	h.ok(200, "DELETE", path+"/dead?ids="+of(0)+","+of(0), "")
+	h.node.set(func() {
+		last := h.node.deadCalls[len(h.node.deadCalls)-1]
+		if f := last.GetFilter(); !f.GetByOffset() || len(f.GetOffsets()) != 1 || f.GetOffsets()[0] != 3 {
+			t.Errorf("by id: %v", last)
+		}
+	})
+	for body, field := range map[string]string{`{"rate":0.001}`: "/rate", `{"rate":-1}`: "/rate", `{"filter":{"ids":["x"]}}`: "/filter/ids",
+		`{"filter":{"died_after":"2026-01-02T00:00:00Z","died_before":"2026-01-01T00:00:00Z"}}`: "/filter/died_before", `{"limits":1}`: "/limits"} {
+		h.fails("validation_failed", field, "POST", path+"/redrive", body)
+	}
+	h.fails("invalid_parameter", "query/died_after", "DELETE", path+"/dead?died_after=yesterday", "")
+	h.fails("group_not_found", "", "POST", "/v1/topics/orders/groups/none/redrive", "")
+}

@@ -1,0 +1,143 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// deadFilter reads a filter from the wire. The key is not in it: only the messages themselves have theirs.
+func deadFilter(f *mqpb.DeadFilter) delivery.DeadFilter {
+	out := delivery.DeadFilter{Reason: f.GetReason(), Since: f.GetSince(), Before: f.GetBefore()}
+	if f.GetByOffset() {
+		out.Offsets = append([]uint64{}, f.GetOffsets()...)
+	}
+	return out
+}
+
+// DeadLetters counts, redrives or removes dead letters of a group; done is called after commit. It looks at up to
+// limit of them, and says where to go on.
+func (p *Partition) DeadLetters(r *mqpb.DeadLettersRequest, done func(*mqpb.DeadLettersResponse, error)) {
+	fail := func(err error) { done(nil, err) }
+	p.serve(fail, func(l *leadership) {
+		id := mq.GroupID(r.GetGroup())
+		if _, ok := l.machine.Figures(id); !ok {
+			fail(deliveryError(delivery.ErrGroupNotFound))
+			return
+		}
+		limit := min(max(int(r.GetLimit()), 1), delivery.MaxReceive)
+		dead := l.machine.Dead(id, deadFilter(r.GetFilter()), r.GetFrom(), limit+1)
+		res := &mqpb.DeadLettersResponse{More: len(dead) > limit}
+		offsets := make([]uint64, min(len(dead), limit))
+		for i := range offsets {
+			offsets[i] = dead[i].Offset
+		}
+		if res.More {
+			res.Next = dead[limit].Offset
+		}
+		if !r.GetFilter().GetByKey() {
+			p.actOnDead(l, r, offsets, res, done)
+			return
+		}
+		j := l.journal()
+		p.beside(func(ctx context.Context) {
+			offsets, err := p.withKey(ctx, &j, offsets, r.GetFilter().GetKey())
+			if err != nil {
+				fail(mqerr.New(mqerr.Internal, "reading the keys of dead letters: %w", err))
+				return
+			}
+			p.serve(fail, func(l *leadership) { p.actOnDead(l, r, offsets, res, done) })
+		})
+	})
+}
+
+// withKey are those of the offsets whose messages have this key.
+func (p *Partition) withKey(ctx context.Context, j *journal, offsets []uint64, key []byte) ([]uint64, error) {
+	kept := []uint64{}
+	err := p.eachIndexed(ctx, j, offsets, func(off uint64, m *mq.Message) {
+		if m.HasKey && bytes.Equal(m.Key, key) {
+			kept = append(kept, off)
+		}
+	})
+	return kept, err
+}
+
+func (p *Partition) actOnDead(l *leadership, r *mqpb.DeadLettersRequest, offsets []uint64, res *mqpb.DeadLettersResponse, done func(*mqpb.DeadLettersResponse, error)) {
+	id, now := mq.GroupID(r.GetGroup()), time.Now().UnixNano()
+	n, err := 0, error(nil)
+	switch r.GetAct() {
+	case "count":
+		res.Matched = uint64(len(offsets))
+		done(res, nil)
+		return
+	case "redrive":
+		n, err = l.machine.Redrive(now, id, offsets, r.GetDelay(), r.GetInterval())
+	case "remove":
+		n, err = l.machine.RemoveDead(now, id, offsets)
+	default:
+		err = mqerr.New(mqerr.InvalidParameter, "act must be count, redrive or remove, not %.40q", r.GetAct())
+	}
+	if err != nil {
+		done(nil, deliveryError(err))
+		return
+	}
+	res.Matched = uint64(n)
+	l.afterCommit(func(err error) { done(res, err) })
+}
+
+// eachIndexed calls f with what the index says of the messages at some ascending offsets: all but their values.
+func (p *Partition) eachIndexed(ctx context.Context, j *journal, offsets []uint64, f func(off uint64, m *mq.Message)) error {
+	for len(offsets) > 0 {
+		e, err := p.entry(ctx, j, offsets[0])
+		if err != nil {
+			return err
+		}
+		if offsets, err = indexed(e, offsets, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// indexed calls f for the offsets that the entry holds and returns the others, which are behind it.
+func indexed(e *mq.Entry, offsets []uint64, f func(off uint64, m *mq.Message)) ([]uint64, error) {
+	at := e.At.Offset
+	for rest := e.Records; len(rest) > 0 && len(offsets) > 0; {
+		rec, next, err := mq.NextRecord(rest)
+		if err != nil {
+			return nil, err
+		}
+		rest = next
+		if rec.Kind != mq.KindMessages {
+			continue
+		}
+		b, err := mq.ParseBatch(rec.Body)
+		if err != nil {
+			return nil, err
+		}
+		first := at
+		at += uint64(b.Count)
+		if offsets[0] >= at {
+			continue
+		}
+		err = b.Each(nil, func(i int, m *mq.Message) bool {
+			if offsets[0] == first+uint64(i) {
+				f(offsets[0], m)
+				offsets = offsets[1:]
+			}
+			return len(offsets) > 0 && offsets[0] < at
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for len(offsets) > 0 && offsets[0] < e.Next().Offset {
+		offsets = offsets[1:] // taken by a record of another kind
+	}
+	return offsets, nil
+}

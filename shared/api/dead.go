@@ -1,0 +1,41 @@
+package api
+
+import "time"
+
+// DeadFilter chooses dead letters; all that it names must hold, and an empty one takes all.
+type DeadFilter struct {
+	Reason     string    `json:"reason,omitempty"`     // part of why they died, in any case
+	Key        *string   `json:"key,omitempty"`        // the message's key
+	DiedAfter  time.Time `json:"died_after,omitzero"`  // then or later
+	DiedBefore time.Time `json:"died_before,omitzero"` // before then
+	IDs        []string  `json:"ids,omitempty"`        // these messages, at most MaxDeadIDs
+}
+
+// MaxDeadIDs bounds the ids of a filter.
+const MaxDeadIDs = 1000
+
+// RedriveRequest is the body of POST …/groups/{g}/redrive.
+type RedriveRequest struct {
+	Filter *DeadFilter `json:"filter,omitempty"`
+	// Rate spreads them, in messages a second over all partitions; 0: all at once.
+	Rate  float64 `json:"rate,omitempty"`
+	Limit uint64  `json:"limit,omitempty"` // messages at most; 0: no bound
+}
+
+// DeadResult says what a redrive or a removal of dead letters did, or with DryRun would do.
+type DeadResult struct {
+	DryRun   bool   `json:"dry_run"`
+	Messages uint64 `json:"messages"` // moved or removed
+	// ReadyBy is when the last one is ready, if a rate spreads them.
+	ReadyBy    time.Time       `json:"ready_by,omitzero"`
+	More       bool            `json:"more,omitempty"`    // limit, time or rate ended it: the same call goes on
+	Partial    bool            `json:"partial,omitempty"` // a partition has an error
+	Partitions []DeadPartition `json:"partitions"`        // those with messages or errors
+}
+
+// DeadPartition is what happened in one partition.
+type DeadPartition struct {
+	Partition uint32     `json:"partition"`
+	Messages  uint64     `json:"messages"`
+	Error     *ItemError `json:"error,omitempty"`
+}
