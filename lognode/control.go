@@ -271,7 +271,13 @@ func (s *server) HeldMessages(ctx context.Context, req *mqpb.HeldMessagesRequest
 
 // Trace tells a message's life.
 func (s *server) Trace(ctx context.Context, req *mqpb.TraceRequest) (*mqpb.TraceResponse, error) {
-	return one(ctx, s, req.Partition, func(p *replica.Partition, done func(*mqpb.TraceResponse, error)) { p.Trace(req.Offset, done) })
+	return one(ctx, s, req.Partition, func(p *replica.Partition, done func(*mqpb.TraceResponse, error)) {
+		if req.Scheduled {
+			p.TraceScheduled(req.Number, done)
+			return
+		}
+		p.Trace(req.Offset, done)
+	})
 }
 
 // Settlements tells the newest settlements of a group.

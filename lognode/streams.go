@@ -192,6 +192,8 @@ func (g *gatewayStream) handle(t frame.Type, id uint64, body []byte) error {
 	switch t {
 	case frame.TypeAppend:
 		return g.append(id, body)
+	case frame.TypeSchedule:
+		return g.schedule(id, body)
 	case frame.TypeReceive:
 		var f frame.Receive
 		if err := f.Parse(body); err != nil {
@@ -256,20 +258,56 @@ func (g *gatewayStream) append(id uint64, body []byte) error {
 	if err := f.Parse(body); err != nil {
 		return err
 	}
-	b, err := mq.ParseBatch(f.Batch)
-	if err == nil {
-		err = b.CheckIndex()
-	}
+	b, err := g.checked(f.Partition, f.Route, f.Batch)
 	if err != nil {
-		g.fail(id, mqerr.New(mqerr.InvalidRequest, "batch: %w", err))
-		return nil
-	}
-	if t, ok := g.node.view.TopicByID(f.Partition.Topic); ok && f.Route < t.Route {
-		g.fail(id, mqerr.New(mqerr.StaleRoute, "the topic's partitions changed"))
+		g.fail(id, err)
 		return nil
 	}
 	if p := g.leader(id, f.Partition); p != nil {
 		p.Append(f.Batch, b.Count, g.reply(id))
+	}
+	return nil
+}
+
+// checked reads a batch that is to be stored, and refuses one whose partition was chosen by an old route.
+func (g *gatewayStream) checked(p mq.PartitionID, route uint64, batch []byte) (mq.Batch, error) {
+	b, err := mq.ParseBatch(batch)
+	if err == nil {
+		err = b.CheckIndex()
+	}
+	if err != nil {
+		return b, mqerr.New(mqerr.InvalidRequest, "batch: %w", err)
+	}
+	if t, ok := g.node.view.TopicByID(p.Topic); ok && route < t.Route {
+		return b, mqerr.New(mqerr.StaleRoute, "the topic's partitions changed")
+	}
+	return b, nil
+}
+
+// schedule checks a batch of scheduled messages as append does.
+func (g *gatewayStream) schedule(id uint64, body []byte) error {
+	var f frame.Schedule
+	if err := f.Parse(body); err != nil {
+		return err
+	}
+	b, err := g.checked(f.Partition, f.Route, f.Batch)
+	switch {
+	case err != nil:
+	case b.Codec != mq.CodecNone || len(f.Times) != b.Count:
+		err = mqerr.New(mqerr.InvalidRequest, "batch of schedules: codec %d, %d times for %d messages", b.Codec, len(f.Times), b.Count)
+	default:
+		for _, t := range f.Times {
+			if t == 0 || t < -mq.MaxDelay || t > time.Now().UnixNano()+2*mq.MaxDelay {
+				err = mqerr.New(mqerr.InvalidRequest, "batch of schedules: time %d", t)
+			}
+		}
+	}
+	if err != nil {
+		g.fail(id, err)
+		return nil
+	}
+	if p := g.leader(id, f.Partition); p != nil {
+		p.Schedule(f, g.reply(id))
 	}
 	return nil
 }

@@ -19,26 +19,28 @@ type Type uint8
 
 // The types: G from a gateway, N from a log node to a gateway, L from a leader's node, F from a follower's.
 const (
-	TypeError    Type = 1  // N: Error, the answer to any request that failed as a whole
-	TypeAppend   Type = 10 // G: Append
-	TypeAppended Type = 11 // N: Appended
-	TypeReceive  Type = 12 // G: Receive
-	TypeReceived Type = 13 // N: Received
-	TypeSettle   Type = 14 // G: Settle
-	TypeSettled  Type = 15 // N: Settled
-	TypeRead     Type = 16 // G: Read
-	TypeReadDone Type = 17 // N: ReadDone
-	TypeReady    Type = 18 // G: Ready, what the gateway waits for
-	TypeCounts   Type = 19 // N: Counts
-	TypeConfirm  Type = 20 // G: Handover that reached its consumer; no answer
-	TypeReturn   Type = 21 // G: Handover that did not; no answer
-	TypeLeased   Type = 40 // G: Leased, do these leases go on
-	TypeUntil    Type = 41 // N: LeasedUntil
-	TypeFreed    Type = 42 // N: Freed, unasked; no answer
-	TypeEntries  Type = 30 // L: Entries
-	TypeAcks     Type = 31 // F: Acks
-	TypeStatus   Type = 32 // L, F: Status, the heartbeat
-	TypeAsk      Type = 33 // L: Ask, what tails do you have
+	TypeError     Type = 1  // N: Error, the answer to any request that failed as a whole
+	TypeAppend    Type = 10 // G: Append
+	TypeAppended  Type = 11 // N: Appended
+	TypeReceive   Type = 12 // G: Receive
+	TypeReceived  Type = 13 // N: Received
+	TypeSettle    Type = 14 // G: Settle
+	TypeSettled   Type = 15 // N: Settled
+	TypeRead      Type = 16 // G: Read
+	TypeReadDone  Type = 17 // N: ReadDone
+	TypeReady     Type = 18 // G: Ready, what the gateway waits for
+	TypeCounts    Type = 19 // N: Counts
+	TypeConfirm   Type = 20 // G: Handover that reached its consumer; no answer
+	TypeReturn    Type = 21 // G: Handover that did not; no answer
+	TypeLeased    Type = 40 // G: Leased, do these leases go on
+	TypeUntil     Type = 41 // N: LeasedUntil
+	TypeFreed     Type = 42 // N: Freed, unasked; no answer
+	TypeSchedule  Type = 50 // G: Schedule
+	TypeScheduled Type = 51 // N: Scheduled
+	TypeEntries   Type = 30 // L: Entries
+	TypeAcks      Type = 31 // F: Acks
+	TypeStatus    Type = 32 // L, F: Status, the heartbeat
+	TypeAsk       Type = 33 // L: Ask, what tails do you have
 )
 
 // Error is a failed request.

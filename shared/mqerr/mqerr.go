@@ -52,6 +52,7 @@ const (
 	HeadersTooLarge     Code = 67
 	RateLimited         Code = 70
 	TooManyInFlight     Code = 71
+	TooManyScheduled    Code = 78
 	NoLeader            Code = 80 // the message may not have been taken: nothing was stored
 	NoQuorum            Code = 81
 	NotEnoughReplicas   Code = 82
@@ -108,6 +109,7 @@ var table = map[Code]row{
 	HeadersTooLarge:     {"headers_too_large", 431, false, "The request's headers are too large."},
 	RateLimited:         {"rate_limited", 429, true, "Too many requests; wait as long as Retry-After says."},
 	TooManyInFlight:     {"too_many_in_flight", 429, true, "The group has as many messages out as it may; settle some."},
+	TooManyScheduled:    {"too_many_scheduled", 429, true, "The partition has as many pending schedules as it may; wait until some are released, or cancel some."},
 	NoLeader:            {"no_leader", 503, true, "The partition has no leader now; nothing was stored; send it again."},
 	NoQuorum:            {"no_quorum", 503, true, "Too few replicas answer; nothing new is taken until they do."},
 	NotEnoughReplicas:   {"not_enough_replicas", 503, true, "The cluster has fewer nodes than the topic needs."},

@@ -2364,6 +2364,8 @@ type PartitionFigures struct {
 	PublishRate   float64                `protobuf:"fixed64,9,opt,name=publish_rate,json=publishRate,proto3" json:"publish_rate,omitempty"`
 	DeliverRate   float64                `protobuf:"fixed64,10,opt,name=deliver_rate,json=deliverRate,proto3" json:"deliver_rate,omitempty"` // messages/s, over about the last 10 s
 	Lost          uint64                 `protobuf:"varint,11,opt,name=lost,proto3" json:"lost,omitempty"`                                   // offsets from first to next in recorded holes (R6)
+	Scheduled     uint64                 `protobuf:"varint,20,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
+	NextDue       int64                  `protobuf:"varint,21,opt,name=next_due,json=nextDue,proto3" json:"next_due,omitempty"` // pending schedules, and when the first one is due (Unix ns)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2475,6 +2477,20 @@ func (x *PartitionFigures) GetLost() uint64 {
 	return 0
 }
 
+func (x *PartitionFigures) GetScheduled() uint64 {
+	if x != nil {
+		return x.Scheduled
+	}
+	return 0
+}
+
+func (x *PartitionFigures) GetNextDue() int64 {
+	if x != nil {
+		return x.NextDue
+	}
+	return 0
+}
+
 type FollowerFigures struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -2535,17 +2551,423 @@ func (x *FollowerFigures) GetConnected() bool {
 	return false
 }
 
+type ChangeScheduledRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	Cancel        bool                   `protobuf:"varint,3,opt,name=cancel,proto3" json:"cancel,omitempty"`
+	Time          int64                  `protobuf:"varint,4,opt,name=time,proto3" json:"time,omitempty"` // as in frame.Schedule: a due time (Unix ns), or below 0 how long from now by the leader's clock
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeScheduledRequest) Reset() {
+	*x = ChangeScheduledRequest{}
+	mi := &file_splashdam_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeScheduledRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeScheduledRequest) ProtoMessage() {}
+
+func (x *ChangeScheduledRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeScheduledRequest.ProtoReflect.Descriptor instead.
+func (*ChangeScheduledRequest) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ChangeScheduledRequest) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *ChangeScheduledRequest) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ChangeScheduledRequest) GetCancel() bool {
+	if x != nil {
+		return x.Cancel
+	}
+	return false
+}
+
+func (x *ChangeScheduledRequest) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+type ChangeScheduledResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Due           int64                  `protobuf:"varint,1,opt,name=due,proto3" json:"due,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeScheduledResponse) Reset() {
+	*x = ChangeScheduledResponse{}
+	mi := &file_splashdam_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeScheduledResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeScheduledResponse) ProtoMessage() {}
+
+func (x *ChangeScheduledResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeScheduledResponse.ProtoReflect.Descriptor instead.
+func (*ChangeScheduledResponse) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ChangeScheduledResponse) GetDue() int64 {
+	if x != nil {
+		return x.Due
+	}
+	return 0
+}
+
+type ListScheduledRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	AfterDue      int64                  `protobuf:"varint,2,opt,name=after_due,json=afterDue,proto3" json:"after_due,omitempty"`
+	AfterNumber   uint64                 `protobuf:"varint,3,opt,name=after_number,json=afterNumber,proto3" json:"after_number,omitempty"`
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListScheduledRequest) Reset() {
+	*x = ListScheduledRequest{}
+	mi := &file_splashdam_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListScheduledRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListScheduledRequest) ProtoMessage() {}
+
+func (x *ListScheduledRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListScheduledRequest.ProtoReflect.Descriptor instead.
+func (*ListScheduledRequest) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ListScheduledRequest) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *ListScheduledRequest) GetAfterDue() int64 {
+	if x != nil {
+		return x.AfterDue
+	}
+	return 0
+}
+
+func (x *ListScheduledRequest) GetAfterNumber() uint64 {
+	if x != nil {
+		return x.AfterNumber
+	}
+	return 0
+}
+
+func (x *ListScheduledRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListScheduledResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pending       []*PendingSchedule     `protobuf:"bytes,1,rep,name=pending,proto3" json:"pending,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListScheduledResponse) Reset() {
+	*x = ListScheduledResponse{}
+	mi := &file_splashdam_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListScheduledResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListScheduledResponse) ProtoMessage() {}
+
+func (x *ListScheduledResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListScheduledResponse.ProtoReflect.Descriptor instead.
+func (*ListScheduledResponse) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *ListScheduledResponse) GetPending() []*PendingSchedule {
+	if x != nil {
+		return x.Pending
+	}
+	return nil
+}
+
+type PendingSchedule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Due           int64                  `protobuf:"varint,2,opt,name=due,proto3" json:"due,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PendingSchedule) Reset() {
+	*x = PendingSchedule{}
+	mi := &file_splashdam_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PendingSchedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PendingSchedule) ProtoMessage() {}
+
+func (x *PendingSchedule) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PendingSchedule.ProtoReflect.Descriptor instead.
+func (*PendingSchedule) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *PendingSchedule) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *PendingSchedule) GetDue() int64 {
+	if x != nil {
+		return x.Due
+	}
+	return 0
+}
+
+type FindScheduledRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindScheduledRequest) Reset() {
+	*x = FindScheduledRequest{}
+	mi := &file_splashdam_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindScheduledRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindScheduledRequest) ProtoMessage() {}
+
+func (x *FindScheduledRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindScheduledRequest.ProtoReflect.Descriptor instead.
+func (*FindScheduledRequest) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *FindScheduledRequest) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *FindScheduledRequest) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+type FindScheduledResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Released      bool                   `protobuf:"varint,1,opt,name=released,proto3" json:"released,omitempty"`
+	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`       // once it is released
+	Due           int64                  `protobuf:"varint,3,opt,name=due,proto3" json:"due,omitempty"`             // while it is pending
+	Batch         []byte                 `protobuf:"bytes,4,opt,name=batch,proto3" json:"batch,omitempty"`          // while it is pending: mq.Batch of the one message
+	Scheduled     int64                  `protobuf:"varint,5,opt,name=scheduled,proto3" json:"scheduled,omitempty"` // while it is pending: when it was (Unix ns)
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindScheduledResponse) Reset() {
+	*x = FindScheduledResponse{}
+	mi := &file_splashdam_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindScheduledResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindScheduledResponse) ProtoMessage() {}
+
+func (x *FindScheduledResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindScheduledResponse.ProtoReflect.Descriptor instead.
+func (*FindScheduledResponse) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *FindScheduledResponse) GetReleased() bool {
+	if x != nil {
+		return x.Released
+	}
+	return false
+}
+
+func (x *FindScheduledResponse) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *FindScheduledResponse) GetDue() int64 {
+	if x != nil {
+		return x.Due
+	}
+	return 0
+}
+
+func (x *FindScheduledResponse) GetBatch() []byte {
+	if x != nil {
+		return x.Batch
+	}
+	return nil
+}
+
+func (x *FindScheduledResponse) GetScheduled() int64 {
+	if x != nil {
+		return x.Scheduled
+	}
+	return 0
+}
+
 type TraceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
 	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	Scheduled     bool                   `protobuf:"varint,20,opt,name=scheduled,proto3" json:"scheduled,omitempty"` // of the schedule with this number, instead of a message by its offset
+	Number        uint64                 `protobuf:"varint,21,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_splashdam_proto_msgTypes[38]
+	mi := &file_splashdam_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2979,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[38]
+	mi := &file_splashdam_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2992,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{38}
+	return file_splashdam_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TraceRequest) GetPartition() *Partition {
@@ -2587,17 +3009,34 @@ func (x *TraceRequest) GetOffset() uint64 {
 	return 0
 }
 
+func (x *TraceRequest) GetScheduled() bool {
+	if x != nil {
+		return x.Scheduled
+	}
+	return false
+}
+
+func (x *TraceRequest) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 type TraceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Events        []*TraceEvent          `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	Groups        []*TraceGroup          `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	Pending       bool                   `protobuf:"varint,20,opt,name=pending,proto3" json:"pending,omitempty"` // a schedule that is not released: there is no offset
+	Offset        uint64                 `protobuf:"varint,21,opt,name=offset,proto3" json:"offset,omitempty"`
+	Due           int64                  `protobuf:"varint,22,opt,name=due,proto3" json:"due,omitempty"` // of a pending schedule
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_splashdam_proto_msgTypes[39]
+	mi := &file_splashdam_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +3048,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[39]
+	mi := &file_splashdam_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +3061,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{39}
+	return file_splashdam_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TraceResponse) GetEvents() []*TraceEvent {
@@ -2637,6 +3076,27 @@ func (x *TraceResponse) GetGroups() []*TraceGroup {
 		return x.Groups
 	}
 	return nil
+}
+
+func (x *TraceResponse) GetPending() bool {
+	if x != nil {
+		return x.Pending
+	}
+	return false
+}
+
+func (x *TraceResponse) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *TraceResponse) GetDue() int64 {
+	if x != nil {
+		return x.Due
+	}
+	return 0
 }
 
 type TraceEvent struct {
@@ -2659,7 +3119,7 @@ type TraceEvent struct {
 
 func (x *TraceEvent) Reset() {
 	*x = TraceEvent{}
-	mi := &file_splashdam_proto_msgTypes[40]
+	mi := &file_splashdam_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +3131,7 @@ func (x *TraceEvent) String() string {
 func (*TraceEvent) ProtoMessage() {}
 
 func (x *TraceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[40]
+	mi := &file_splashdam_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +3144,7 @@ func (x *TraceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceEvent.ProtoReflect.Descriptor instead.
 func (*TraceEvent) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{40}
+	return file_splashdam_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TraceEvent) GetAt() int64 {
@@ -2785,7 +3245,7 @@ type TraceGroup struct {
 
 func (x *TraceGroup) Reset() {
 	*x = TraceGroup{}
-	mi := &file_splashdam_proto_msgTypes[41]
+	mi := &file_splashdam_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +3257,7 @@ func (x *TraceGroup) String() string {
 func (*TraceGroup) ProtoMessage() {}
 
 func (x *TraceGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[41]
+	mi := &file_splashdam_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +3270,7 @@ func (x *TraceGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceGroup.ProtoReflect.Descriptor instead.
 func (*TraceGroup) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{41}
+	return file_splashdam_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TraceGroup) GetGroup() uint64 {
@@ -2866,7 +3326,7 @@ type SettlementsRequest struct {
 
 func (x *SettlementsRequest) Reset() {
 	*x = SettlementsRequest{}
-	mi := &file_splashdam_proto_msgTypes[42]
+	mi := &file_splashdam_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2878,7 +3338,7 @@ func (x *SettlementsRequest) String() string {
 func (*SettlementsRequest) ProtoMessage() {}
 
 func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[42]
+	mi := &file_splashdam_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2891,7 +3351,7 @@ func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsRequest.ProtoReflect.Descriptor instead.
 func (*SettlementsRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{42}
+	return file_splashdam_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SettlementsRequest) GetPartition() *Partition {
@@ -2924,7 +3384,7 @@ type SettlementsResponse struct {
 
 func (x *SettlementsResponse) Reset() {
 	*x = SettlementsResponse{}
-	mi := &file_splashdam_proto_msgTypes[43]
+	mi := &file_splashdam_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2936,7 +3396,7 @@ func (x *SettlementsResponse) String() string {
 func (*SettlementsResponse) ProtoMessage() {}
 
 func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[43]
+	mi := &file_splashdam_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2949,7 +3409,7 @@ func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsResponse.ProtoReflect.Descriptor instead.
 func (*SettlementsResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{43}
+	return file_splashdam_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SettlementsResponse) GetSettlements() []*Settlement {
@@ -2972,7 +3432,7 @@ type Settlement struct {
 
 func (x *Settlement) Reset() {
 	*x = Settlement{}
-	mi := &file_splashdam_proto_msgTypes[44]
+	mi := &file_splashdam_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2984,7 +3444,7 @@ func (x *Settlement) String() string {
 func (*Settlement) ProtoMessage() {}
 
 func (x *Settlement) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[44]
+	mi := &file_splashdam_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2997,7 +3457,7 @@ func (x *Settlement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settlement.ProtoReflect.Descriptor instead.
 func (*Settlement) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{44}
+	return file_splashdam_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Settlement) GetOffset() uint64 {
@@ -3048,7 +3508,7 @@ type ReadSegmentRequest struct {
 
 func (x *ReadSegmentRequest) Reset() {
 	*x = ReadSegmentRequest{}
-	mi := &file_splashdam_proto_msgTypes[45]
+	mi := &file_splashdam_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3060,7 +3520,7 @@ func (x *ReadSegmentRequest) String() string {
 func (*ReadSegmentRequest) ProtoMessage() {}
 
 func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[45]
+	mi := &file_splashdam_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3073,7 +3533,7 @@ func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentRequest.ProtoReflect.Descriptor instead.
 func (*ReadSegmentRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{45}
+	return file_splashdam_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReadSegmentRequest) GetSegment() uint64 {
@@ -3122,7 +3582,7 @@ type ReadSegmentResponse struct {
 
 func (x *ReadSegmentResponse) Reset() {
 	*x = ReadSegmentResponse{}
-	mi := &file_splashdam_proto_msgTypes[46]
+	mi := &file_splashdam_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3594,7 @@ func (x *ReadSegmentResponse) String() string {
 func (*ReadSegmentResponse) ProtoMessage() {}
 
 func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[46]
+	mi := &file_splashdam_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3607,7 @@ func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentResponse.ProtoReflect.Descriptor instead.
 func (*ReadSegmentResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{46}
+	return file_splashdam_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ReadSegmentResponse) GetKnown() bool {
@@ -3183,7 +3643,7 @@ type CopyEntriesRequest struct {
 
 func (x *CopyEntriesRequest) Reset() {
 	*x = CopyEntriesRequest{}
-	mi := &file_splashdam_proto_msgTypes[47]
+	mi := &file_splashdam_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3195,7 +3655,7 @@ func (x *CopyEntriesRequest) String() string {
 func (*CopyEntriesRequest) ProtoMessage() {}
 
 func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[47]
+	mi := &file_splashdam_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3208,7 +3668,7 @@ func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesRequest.ProtoReflect.Descriptor instead.
 func (*CopyEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{47}
+	return file_splashdam_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CopyEntriesRequest) GetSegment() uint64 {
@@ -3250,7 +3710,7 @@ type CopyEntriesResponse struct {
 
 func (x *CopyEntriesResponse) Reset() {
 	*x = CopyEntriesResponse{}
-	mi := &file_splashdam_proto_msgTypes[48]
+	mi := &file_splashdam_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3262,7 +3722,7 @@ func (x *CopyEntriesResponse) String() string {
 func (*CopyEntriesResponse) ProtoMessage() {}
 
 func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[48]
+	mi := &file_splashdam_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3275,7 +3735,7 @@ func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesResponse.ProtoReflect.Descriptor instead.
 func (*CopyEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{48}
+	return file_splashdam_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CopyEntriesResponse) GetKnown() bool {
@@ -3482,7 +3942,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"partitions\x18\x01 \x03(\v2\x17.splashdam.v1.PartitionR\n" +
 	"partitions\"T\n" +
 	"\x18PartitionFiguresResponse\x128\n" +
-	"\afigures\x18\x01 \x03(\v2\x1e.splashdam.v1.PartitionFiguresR\afigures\"\xe8\x02\n" +
+	"\afigures\x18\x01 \x03(\v2\x1e.splashdam.v1.PartitionFiguresR\afigures\"\xa1\x03\n" +
 	"\x10PartitionFigures\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x16\n" +
@@ -3495,17 +3955,50 @@ const file_splashdam_proto_rawDesc = "" +
 	"\fpublish_rate\x18\t \x01(\x01R\vpublishRate\x12!\n" +
 	"\fdeliver_rate\x18\n" +
 	" \x01(\x01R\vdeliverRate\x12\x12\n" +
-	"\x04lost\x18\v \x01(\x04R\x04lost\"f\n" +
+	"\x04lost\x18\v \x01(\x04R\x04lost\x12\x1c\n" +
+	"\tscheduled\x18\x14 \x01(\x04R\tscheduled\x12\x19\n" +
+	"\bnext_due\x18\x15 \x01(\x03R\anextDue\"f\n" +
 	"\x0fFollowerFigures\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12!\n" +
 	"\fbehind_bytes\x18\x02 \x01(\x04R\vbehindBytes\x12\x1c\n" +
-	"\tconnected\x18\x03 \x01(\bR\tconnected\"]\n" +
+	"\tconnected\x18\x03 \x01(\bR\tconnected\"\x93\x01\n" +
+	"\x16ChangeScheduledRequest\x125\n" +
+	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x16\n" +
+	"\x06cancel\x18\x03 \x01(\bR\x06cancel\x12\x12\n" +
+	"\x04time\x18\x04 \x01(\x03R\x04time\"+\n" +
+	"\x17ChangeScheduledResponse\x12\x10\n" +
+	"\x03due\x18\x01 \x01(\x03R\x03due\"\xa3\x01\n" +
+	"\x14ListScheduledRequest\x125\n" +
+	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x1b\n" +
+	"\tafter_due\x18\x02 \x01(\x03R\bafterDue\x12!\n" +
+	"\fafter_number\x18\x03 \x01(\x04R\vafterNumber\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\"P\n" +
+	"\x15ListScheduledResponse\x127\n" +
+	"\apending\x18\x01 \x03(\v2\x1d.splashdam.v1.PendingScheduleR\apending\";\n" +
+	"\x0fPendingSchedule\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x10\n" +
+	"\x03due\x18\x02 \x01(\x03R\x03due\"e\n" +
+	"\x14FindScheduledRequest\x125\n" +
+	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\"\x91\x01\n" +
+	"\x15FindScheduledResponse\x12\x1a\n" +
+	"\breleased\x18\x01 \x01(\bR\breleased\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x10\n" +
+	"\x03due\x18\x03 \x01(\x03R\x03due\x12\x14\n" +
+	"\x05batch\x18\x04 \x01(\fR\x05batch\x12\x1c\n" +
+	"\tscheduled\x18\x05 \x01(\x03R\tscheduled\"\x93\x01\n" +
 	"\fTraceRequest\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x16\n" +
-	"\x06offset\x18\x02 \x01(\x04R\x06offset\"s\n" +
+	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x1c\n" +
+	"\tscheduled\x18\x14 \x01(\bR\tscheduled\x12\x16\n" +
+	"\x06number\x18\x15 \x01(\x04R\x06number\"\xb7\x01\n" +
 	"\rTraceResponse\x120\n" +
 	"\x06events\x18\x01 \x03(\v2\x18.splashdam.v1.TraceEventR\x06events\x120\n" +
-	"\x06groups\x18\x02 \x03(\v2\x18.splashdam.v1.TraceGroupR\x06groups\"\xa8\x02\n" +
+	"\x06groups\x18\x02 \x03(\v2\x18.splashdam.v1.TraceGroupR\x06groups\x12\x18\n" +
+	"\apending\x18\x14 \x01(\bR\apending\x12\x16\n" +
+	"\x06offset\x18\x15 \x01(\x04R\x06offset\x12\x10\n" +
+	"\x03due\x18\x16 \x01(\x03R\x03due\"\xa8\x02\n" +
 	"\n" +
 	"TraceEvent\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x12\n" +
@@ -3560,7 +4053,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x13CopyEntriesResponse\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x12*\n" +
 	"\x04tail\x18\x02 \x01(\v2\x16.splashdam.v1.PositionR\x04tail\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason2\xc9\t\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason2\xdd\v\n" +
 	"\aLogNode\x123\n" +
 	"\aGateway\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x120\n" +
 	"\x04Peer\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x12@\n" +
@@ -3573,7 +4066,10 @@ const file_splashdam_proto_rawDesc = "" +
 	"\fHeldMessages\x12!.splashdam.v1.HeldMessagesRequest\x1a\".splashdam.v1.HeldMessagesResponse\x12R\n" +
 	"\vDeadLetters\x12 .splashdam.v1.DeadLettersRequest\x1a!.splashdam.v1.DeadLettersResponse\x12F\n" +
 	"\aExplain\x12\x1c.splashdam.v1.ExplainRequest\x1a\x1d.splashdam.v1.ExplainResponse\x12a\n" +
-	"\x10PartitionFigures\x12%.splashdam.v1.PartitionFiguresRequest\x1a&.splashdam.v1.PartitionFiguresResponse\x12@\n" +
+	"\x10PartitionFigures\x12%.splashdam.v1.PartitionFiguresRequest\x1a&.splashdam.v1.PartitionFiguresResponse\x12^\n" +
+	"\x0fChangeScheduled\x12$.splashdam.v1.ChangeScheduledRequest\x1a%.splashdam.v1.ChangeScheduledResponse\x12X\n" +
+	"\rListScheduled\x12\".splashdam.v1.ListScheduledRequest\x1a#.splashdam.v1.ListScheduledResponse\x12X\n" +
+	"\rFindScheduled\x12\".splashdam.v1.FindScheduledRequest\x1a#.splashdam.v1.FindScheduledResponse\x12@\n" +
 	"\x05Trace\x12\x1a.splashdam.v1.TraceRequest\x1a\x1b.splashdam.v1.TraceResponse\x12R\n" +
 	"\vSettlements\x12 .splashdam.v1.SettlementsRequest\x1a!.splashdam.v1.SettlementsResponse\x12R\n" +
 	"\vReadSegment\x12 .splashdam.v1.ReadSegmentRequest\x1a!.splashdam.v1.ReadSegmentResponse\x12R\n" +
@@ -3591,7 +4087,7 @@ func file_splashdam_proto_rawDescGZIP() []byte {
 	return file_splashdam_proto_rawDescData
 }
 
-var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_splashdam_proto_goTypes = []any{
 	(*Raw)(nil),                      // 0: splashdam.v1.Raw
 	(*Partition)(nil),                // 1: splashdam.v1.Partition
@@ -3631,17 +4127,24 @@ var file_splashdam_proto_goTypes = []any{
 	(*PartitionFiguresResponse)(nil), // 35: splashdam.v1.PartitionFiguresResponse
 	(*PartitionFigures)(nil),         // 36: splashdam.v1.PartitionFigures
 	(*FollowerFigures)(nil),          // 37: splashdam.v1.FollowerFigures
-	(*TraceRequest)(nil),             // 38: splashdam.v1.TraceRequest
-	(*TraceResponse)(nil),            // 39: splashdam.v1.TraceResponse
-	(*TraceEvent)(nil),               // 40: splashdam.v1.TraceEvent
-	(*TraceGroup)(nil),               // 41: splashdam.v1.TraceGroup
-	(*SettlementsRequest)(nil),       // 42: splashdam.v1.SettlementsRequest
-	(*SettlementsResponse)(nil),      // 43: splashdam.v1.SettlementsResponse
-	(*Settlement)(nil),               // 44: splashdam.v1.Settlement
-	(*ReadSegmentRequest)(nil),       // 45: splashdam.v1.ReadSegmentRequest
-	(*ReadSegmentResponse)(nil),      // 46: splashdam.v1.ReadSegmentResponse
-	(*CopyEntriesRequest)(nil),       // 47: splashdam.v1.CopyEntriesRequest
-	(*CopyEntriesResponse)(nil),      // 48: splashdam.v1.CopyEntriesResponse
+	(*ChangeScheduledRequest)(nil),   // 38: splashdam.v1.ChangeScheduledRequest
+	(*ChangeScheduledResponse)(nil),  // 39: splashdam.v1.ChangeScheduledResponse
+	(*ListScheduledRequest)(nil),     // 40: splashdam.v1.ListScheduledRequest
+	(*ListScheduledResponse)(nil),    // 41: splashdam.v1.ListScheduledResponse
+	(*PendingSchedule)(nil),          // 42: splashdam.v1.PendingSchedule
+	(*FindScheduledRequest)(nil),     // 43: splashdam.v1.FindScheduledRequest
+	(*FindScheduledResponse)(nil),    // 44: splashdam.v1.FindScheduledResponse
+	(*TraceRequest)(nil),             // 45: splashdam.v1.TraceRequest
+	(*TraceResponse)(nil),            // 46: splashdam.v1.TraceResponse
+	(*TraceEvent)(nil),               // 47: splashdam.v1.TraceEvent
+	(*TraceGroup)(nil),               // 48: splashdam.v1.TraceGroup
+	(*SettlementsRequest)(nil),       // 49: splashdam.v1.SettlementsRequest
+	(*SettlementsResponse)(nil),      // 50: splashdam.v1.SettlementsResponse
+	(*Settlement)(nil),               // 51: splashdam.v1.Settlement
+	(*ReadSegmentRequest)(nil),       // 52: splashdam.v1.ReadSegmentRequest
+	(*ReadSegmentResponse)(nil),      // 53: splashdam.v1.ReadSegmentResponse
+	(*CopyEntriesRequest)(nil),       // 54: splashdam.v1.CopyEntriesRequest
+	(*CopyEntriesResponse)(nil),      // 55: splashdam.v1.CopyEntriesResponse
 }
 var file_splashdam_proto_depIdxs = []int32{
 	1,  // 0: splashdam.v1.Segment.partition:type_name -> splashdam.v1.Partition
@@ -3680,53 +4183,63 @@ var file_splashdam_proto_depIdxs = []int32{
 	36, // 33: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
 	1,  // 34: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
 	37, // 35: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
-	1,  // 36: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
-	40, // 37: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
-	41, // 38: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
-	1,  // 39: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
-	44, // 40: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
-	2,  // 41: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
-	2,  // 42: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
-	2,  // 43: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
-	7,  // 44: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
-	2,  // 45: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
-	0,  // 46: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
-	0,  // 47: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
-	6,  // 48: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
-	10, // 49: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
-	12, // 50: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
-	17, // 51: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
-	19, // 52: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
-	22, // 53: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
-	25, // 54: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
-	29, // 55: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
-	31, // 56: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
-	34, // 57: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
-	38, // 58: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
-	42, // 59: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
-	45, // 60: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
-	47, // 61: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
-	0,  // 62: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
-	0,  // 63: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
-	8,  // 64: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
-	11, // 65: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
-	14, // 66: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
-	18, // 67: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
-	20, // 68: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
-	23, // 69: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
-	26, // 70: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
-	30, // 71: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
-	32, // 72: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
-	35, // 73: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
-	39, // 74: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
-	43, // 75: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
-	46, // 76: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
-	48, // 77: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
-	62, // [62:78] is the sub-list for method output_type
-	46, // [46:62] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	1,  // 36: splashdam.v1.ChangeScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	1,  // 37: splashdam.v1.ListScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	42, // 38: splashdam.v1.ListScheduledResponse.pending:type_name -> splashdam.v1.PendingSchedule
+	1,  // 39: splashdam.v1.FindScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	1,  // 40: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
+	47, // 41: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
+	48, // 42: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
+	1,  // 43: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
+	51, // 44: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
+	2,  // 45: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
+	2,  // 46: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
+	2,  // 47: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
+	7,  // 48: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
+	2,  // 49: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
+	0,  // 50: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
+	0,  // 51: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
+	6,  // 52: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
+	10, // 53: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
+	12, // 54: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
+	17, // 55: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
+	19, // 56: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
+	22, // 57: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
+	25, // 58: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
+	29, // 59: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
+	31, // 60: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
+	34, // 61: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
+	38, // 62: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
+	40, // 63: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
+	43, // 64: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
+	45, // 65: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
+	49, // 66: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
+	52, // 67: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
+	54, // 68: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
+	0,  // 69: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
+	0,  // 70: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
+	8,  // 71: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
+	11, // 72: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
+	14, // 73: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
+	18, // 74: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
+	20, // 75: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
+	23, // 76: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
+	26, // 77: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
+	30, // 78: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
+	32, // 79: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
+	35, // 80: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
+	39, // 81: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
+	41, // 82: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
+	44, // 83: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
+	46, // 84: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
+	50, // 85: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
+	53, // 86: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
+	55, // 87: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
+	69, // [69:88] is the sub-list for method output_type
+	50, // [50:69] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_splashdam_proto_init() }
@@ -3740,7 +4253,7 @@ func file_splashdam_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_splashdam_proto_rawDesc), len(file_splashdam_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   49,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

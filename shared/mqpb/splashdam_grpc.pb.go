@@ -34,6 +34,9 @@ const (
 	LogNode_DeadLetters_FullMethodName      = "/splashdam.v1.LogNode/DeadLetters"
 	LogNode_Explain_FullMethodName          = "/splashdam.v1.LogNode/Explain"
 	LogNode_PartitionFigures_FullMethodName = "/splashdam.v1.LogNode/PartitionFigures"
+	LogNode_ChangeScheduled_FullMethodName  = "/splashdam.v1.LogNode/ChangeScheduled"
+	LogNode_ListScheduled_FullMethodName    = "/splashdam.v1.LogNode/ListScheduled"
+	LogNode_FindScheduled_FullMethodName    = "/splashdam.v1.LogNode/FindScheduled"
 	LogNode_Trace_FullMethodName            = "/splashdam.v1.LogNode/Trace"
 	LogNode_Settlements_FullMethodName      = "/splashdam.v1.LogNode/Settlements"
 	LogNode_ReadSegment_FullMethodName      = "/splashdam.v1.LogNode/ReadSegment"
@@ -63,6 +66,11 @@ type LogNodeClient interface {
 	// Explain says why a message is not delivered to a group now.
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
 	PartitionFigures(ctx context.Context, in *PartitionFiguresRequest, opts ...grpc.CallOption) (*PartitionFiguresResponse, error)
+	// ChangeScheduled cancels a pending schedule or gives it another due time; ListScheduled lists the pending ones;
+	// FindScheduled says where a schedule is in its life.
+	ChangeScheduled(ctx context.Context, in *ChangeScheduledRequest, opts ...grpc.CallOption) (*ChangeScheduledResponse, error)
+	ListScheduled(ctx context.Context, in *ListScheduledRequest, opts ...grpc.CallOption) (*ListScheduledResponse, error)
+	FindScheduled(ctx context.Context, in *FindScheduledRequest, opts ...grpc.CallOption) (*FindScheduledResponse, error)
 	Trace(ctx context.Context, in *TraceRequest, opts ...grpc.CallOption) (*TraceResponse, error)
 	// Settlements answers the newest settlements of a group that have a reason, newest first.
 	Settlements(ctx context.Context, in *SettlementsRequest, opts ...grpc.CallOption) (*SettlementsResponse, error)
@@ -208,6 +216,36 @@ func (c *logNodeClient) PartitionFigures(ctx context.Context, in *PartitionFigur
 	return out, nil
 }
 
+func (c *logNodeClient) ChangeScheduled(ctx context.Context, in *ChangeScheduledRequest, opts ...grpc.CallOption) (*ChangeScheduledResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChangeScheduledResponse)
+	err := c.cc.Invoke(ctx, LogNode_ChangeScheduled_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *logNodeClient) ListScheduled(ctx context.Context, in *ListScheduledRequest, opts ...grpc.CallOption) (*ListScheduledResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListScheduledResponse)
+	err := c.cc.Invoke(ctx, LogNode_ListScheduled_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *logNodeClient) FindScheduled(ctx context.Context, in *FindScheduledRequest, opts ...grpc.CallOption) (*FindScheduledResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FindScheduledResponse)
+	err := c.cc.Invoke(ctx, LogNode_FindScheduled_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *logNodeClient) Trace(ctx context.Context, in *TraceRequest, opts ...grpc.CallOption) (*TraceResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TraceResponse)
@@ -271,6 +309,11 @@ type LogNodeServer interface {
 	// Explain says why a message is not delivered to a group now.
 	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
 	PartitionFigures(context.Context, *PartitionFiguresRequest) (*PartitionFiguresResponse, error)
+	// ChangeScheduled cancels a pending schedule or gives it another due time; ListScheduled lists the pending ones;
+	// FindScheduled says where a schedule is in its life.
+	ChangeScheduled(context.Context, *ChangeScheduledRequest) (*ChangeScheduledResponse, error)
+	ListScheduled(context.Context, *ListScheduledRequest) (*ListScheduledResponse, error)
+	FindScheduled(context.Context, *FindScheduledRequest) (*FindScheduledResponse, error)
 	Trace(context.Context, *TraceRequest) (*TraceResponse, error)
 	// Settlements answers the newest settlements of a group that have a reason, newest first.
 	Settlements(context.Context, *SettlementsRequest) (*SettlementsResponse, error)
@@ -325,6 +368,15 @@ func (UnimplementedLogNodeServer) Explain(context.Context, *ExplainRequest) (*Ex
 }
 func (UnimplementedLogNodeServer) PartitionFigures(context.Context, *PartitionFiguresRequest) (*PartitionFiguresResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PartitionFigures not implemented")
+}
+func (UnimplementedLogNodeServer) ChangeScheduled(context.Context, *ChangeScheduledRequest) (*ChangeScheduledResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeScheduled not implemented")
+}
+func (UnimplementedLogNodeServer) ListScheduled(context.Context, *ListScheduledRequest) (*ListScheduledResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListScheduled not implemented")
+}
+func (UnimplementedLogNodeServer) FindScheduled(context.Context, *FindScheduledRequest) (*FindScheduledResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FindScheduled not implemented")
 }
 func (UnimplementedLogNodeServer) Trace(context.Context, *TraceRequest) (*TraceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Trace not implemented")
@@ -553,6 +605,60 @@ func _LogNode_PartitionFigures_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LogNode_ChangeScheduled_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ChangeScheduledRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LogNodeServer).ChangeScheduled(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LogNode_ChangeScheduled_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LogNodeServer).ChangeScheduled(ctx, req.(*ChangeScheduledRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LogNode_ListScheduled_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListScheduledRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LogNodeServer).ListScheduled(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LogNode_ListScheduled_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LogNodeServer).ListScheduled(ctx, req.(*ListScheduledRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LogNode_FindScheduled_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FindScheduledRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LogNodeServer).FindScheduled(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LogNode_FindScheduled_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LogNodeServer).FindScheduled(ctx, req.(*FindScheduledRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _LogNode_Trace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(TraceRequest)
 	if err := dec(in); err != nil {
@@ -671,6 +777,18 @@ var LogNode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PartitionFigures",
 			Handler:    _LogNode_PartitionFigures_Handler,
+		},
+		{
+			MethodName: "ChangeScheduled",
+			Handler:    _LogNode_ChangeScheduled_Handler,
+		},
+		{
+			MethodName: "ListScheduled",
+			Handler:    _LogNode_ListScheduled_Handler,
+		},
+		{
+			MethodName: "FindScheduled",
+			Handler:    _LogNode_FindScheduled_Handler,
 		},
 		{
 			MethodName: "Trace",

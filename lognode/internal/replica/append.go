@@ -28,6 +28,17 @@ const (
 // Append takes one batch whose index was checked (mq.Batch.CheckIndex). The answer is Appended once it is
 // committed, or an error.
 func (p *Partition) Append(body []byte, count int, reply Reply) {
+	lanes, err := delivery.BatchLanes(body)
+	if err != nil {
+		reply.fail(mqerr.New(mqerr.InvalidRequest, "batch: %w", err))
+		return
+	}
+	p.queue(batch{body: body, count: uint32(count), lanes: lanes, reply: reply}, func(*leadership) error { return nil })
+}
+
+// queue adds a batch to the next entry, if there is room for it and may says nothing against it.
+func (p *Partition) queue(b batch, may func(l *leadership) error) {
+	body, reply := b.body, b.reply
 	if p.env.Waiting.Add(int64(len(body))) > maxWaiting {
 		p.env.Waiting.Add(-int64(len(body)))
 		reply.fail(mqerr.New(mqerr.Overloaded, "more than %d MiB of publishes wait on this node", maxWaiting>>20))
@@ -36,11 +47,6 @@ func (p *Partition) Append(body []byte, count int, reply Reply) {
 	fail := func(err error) {
 		p.env.Waiting.Add(-int64(len(body)))
 		reply.fail(err)
-	}
-	lanes, err := delivery.BatchLanes(body)
-	if err != nil {
-		fail(mqerr.New(mqerr.InvalidRequest, "batch: %w", err))
-		return
 	}
 	p.serve(fail, func(l *leadership) {
 		switch {
@@ -51,7 +57,11 @@ func (p *Partition) Append(body []byte, count int, reply Reply) {
 			fail(mqerr.New(mqerr.StorageFull, "the topic has reached retention.bytes, and groups have not settled its oldest messages"))
 			return
 		}
-		l.batches = append(l.batches, batch{body, uint32(count), lanes, reply})
+		if err := may(l); err != nil {
+			fail(err)
+			return
+		}
+		l.batches = append(l.batches, b)
 		l.batchBytes += len(body)
 	})
 }
@@ -61,7 +71,7 @@ func (p *Partition) Append(body []byte, count int, reply Reply) {
 func (p *Partition) flush() {
 	l := p.lead
 	for l != nil && l.serving && !l.seg.Sealed() && l.mayPlace() {
-		urgent := l.machine.Urgent()
+		urgent := l.machine.Urgent() || l.ahead.look || l.book.Unwritten() > 0
 		if len(l.batches) == 0 && len(l.unplaced) == 0 && !urgent {
 			p.writeBehind(l)
 			return
@@ -99,18 +109,11 @@ func (p *Partition) place(l *leadership) bool {
 	}
 	data := make([]byte, mq.EntryHeaderSize, mq.EntryHeaderSize+size)
 	data = l.machine.TakeRecords(data)
+	data = l.book.TakeRecords(data)
+	now := time.Now().UnixNano()
 	var e mq.Entry
-	n := 0
-	for _, b := range l.batches {
-		if n > 0 && len(data)+len(b.body) > entryAbout {
-			break
-		}
-		data = mq.AppendRecord(data, mq.KindMessages, b.body)
-		e.Count += b.count
-		l.batchBytes -= len(b.body)
-		p.env.Waiting.Add(-int64(len(b.body)))
-		n++
-	}
+	data, e.Count = p.placeReleases(l, data, now)
+	data, n := p.placeBatches(l, &e, data, now)
 	if len(data) == mq.EntryHeaderSize && len(l.unplaced) == 0 {
 		return false
 	}
@@ -118,18 +121,13 @@ func (p *Partition) place(l *leadership) bool {
 		p.awaitPlaced(l)
 		return false
 	}
-	if err := l.seg.Place(&e, time.Now().UnixNano()); err != nil {
+	if err := l.seg.Place(&e, now); err != nil {
 		p.stop(err)
 		return false
 	}
 	e.PutHeader(data)
-	first := e.At.Offset
 	for i := range n {
-		b := &l.batches[i]
-		l.machine.Append(first, b.count, b.lanes)
-		done := appended(b.reply, frame.Appended{First: first, Count: b.count, Stamp: e.Stamp})
-		l.await = append(l.await, waiting{e.Next(), done})
-		first += uint64(b.count)
+		l.await = append(l.await, waiting{e.Next(), l.batches[i].answer(e.Stamp)})
 	}
 	clear(l.batches[:n])
 	if l.batches = l.batches[n:]; len(l.batches) == 0 {
@@ -142,8 +140,39 @@ func (p *Partition) place(l *leadership) bool {
 	p.send(l, &e, data)
 	l.messages = l.messages || e.Count > 0
 	p.env.Metrics.Appended.Add(float64(e.Count))
-	l.published.add(int(e.Count))
 	return true
+}
+
+// placeBatches appends the records of the batches that fit the entry and gives their messages offsets or numbers; n is
+// how many batches that were.
+func (p *Partition) placeBatches(l *leadership, e *mq.Entry, data []byte, now int64) (_ []byte, n int) {
+	for n < len(l.batches) {
+		b := &l.batches[n]
+		if n > 0 && len(data)+len(b.body) > entryAbout {
+			break
+		}
+		if b.times != nil {
+			data = l.placeScheduled(b, data, now)
+		} else {
+			data = mq.AppendRecord(data, mq.KindMessages, b.body)
+			b.first = l.seg.Next().Offset + uint64(e.Count)
+			l.machine.Append(b.first, b.count, b.lanes)
+			e.Count += b.count
+			l.published.add(int(b.count))
+		}
+		l.batchBytes -= len(b.body)
+		p.env.Waiting.Add(-int64(len(b.body)))
+		n++
+	}
+	return data, n
+}
+
+// answer is what a placed batch is answered with once it is committed.
+func (b *batch) answer(stamp int64) func(error) {
+	if b.times != nil {
+		return scheduled(b, stamp)
+	}
+	return appended(b.reply, frame.Appended{First: b.first, Count: b.count, Stamp: stamp})
 }
 
 func appended(reply Reply, ok frame.Appended) func(error) {

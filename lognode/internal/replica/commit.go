@@ -100,16 +100,17 @@ func (p *Partition) announce() {
 	l.machine.TakeReady(func(g mq.GroupID) { p.env.Wake(p.id, g) })
 	l.machine.TakeFreed(p.tellFreed)
 	p.setTimers(l)
+	p.readAhead(l)
 }
 
 // checkpoint puts the machine's state into the journal, in records of its own. It names the position after
 // everything that is placed: the state holds all of that and nothing more, as nothing waits to be placed.
 func (p *Partition) checkpoint(l *leadership) {
-	if l.machine.Pending() > 0 && !p.place(l) {
+	if l.machine.Pending()+l.book.Unwritten() > 0 && !p.place(l) {
 		return
 	}
 	l.checkpointed = l.sinceOpen
-	for _, body := range l.machine.Checkpoint(l.seg.Next(), checkpointPart) {
+	for _, body := range l.machine.Checkpoint(l.seg.Next(), checkpointPart, l.schedulesBeside()...) {
 		data := make([]byte, mq.EntryHeaderSize, mq.EntryHeaderSize+len(body)+16)
 		data = mq.AppendRecord(data, mq.KindCheckpoint, body)
 		var e mq.Entry

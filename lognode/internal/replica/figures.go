@@ -97,6 +97,10 @@ func (p *Partition) Figures(done func(*mqpb.PartitionFigures)) {
 				out.Bytes += uint64(info.Bytes)
 			}
 		}
+		out.Scheduled = uint64(l.book.Pending())
+		if l.book.Pending() > 0 {
+			out.NextDue = min(l.book.NearDue(), l.book.NextDue())
+		}
 		out.PublishRate, out.DeliverRate = l.published.perSecond(), l.delivered.perSecond()
 		s := l.seg.Segment()
 		for i, f := range l.followers {

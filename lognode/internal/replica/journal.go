@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/schedule"
 	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqpb"
@@ -32,12 +33,17 @@ func (p *Partition) load(ctx context.Context, o *loaded) error {
 	if err != nil {
 		return err
 	}
-	if parts == nil {
-		o.machine = delivery.New(p.id)
-	} else if o.machine, asOf, err = delivery.LoadCheckpoint(p.id, parts); err != nil {
-		return err
-	} else if err := p.learnLanes(ctx, o.chain, o.machine); err != nil {
-		return err
+	o.machine, o.book = delivery.New(p.id), schedule.New()
+	if parts != nil {
+		if o.machine, asOf, err = delivery.LoadCheckpoint(p.id, parts); err != nil {
+			return err
+		}
+		if err := p.learnLanes(ctx, o.chain, o.machine); err != nil {
+			return err
+		}
+		if err := p.loadSchedules(ctx, o, asOf); err != nil {
+			return err
+		}
 	}
 	for i := range o.chain {
 		s := &o.chain[i]
@@ -46,11 +52,17 @@ func (p *Partition) load(ctx context.Context, o *loaded) error {
 		}
 		err := p.walk(ctx, s, maxPosition(asOf, s.Base), func(e *mq.Entry) error {
 			o.prev, o.stamp = e.At, e.Stamp
-			return o.machine.Apply(e)
+			if err := o.machine.Apply(e); err != nil {
+				return err
+			}
+			return o.book.Apply(e)
 		})
 		if err != nil {
 			return fmt.Errorf("replaying segment %d: %w", s.ID, err)
 		}
+	}
+	if lost := o.book.Restored(); lost > 0 {
+		p.log.Error("the records of pending schedules are lost", "schedules", lost)
 	}
 	if n := len(o.chain); n > 0 && o.stamp == 0 { // nothing after the checkpoint: the last entry still gives prev and stamp
 		return p.walkBack(ctx, o.chain, func(e *mq.Entry) error {
@@ -79,6 +91,31 @@ func (p *Partition) learnLanes(ctx context.Context, chain []mq.Segment, m *deliv
 		}
 	}
 	m.LanesLearnt()
+	return nil
+}
+
+// loadSchedules makes the book of a checkpoint whole: it reads where the messages of pending schedules are.
+func (p *Partition) loadSchedules(ctx context.Context, o *loaded, asOf mq.Position) error {
+	book, from, err := schedule.Load(o.machine.TakeBeside(delivery.SectionSchedules))
+	if err != nil {
+		return err
+	}
+	o.book = book
+	for i := range o.chain {
+		s := &o.chain[i]
+		if book.Restoring() == 0 || !from.Before(s.End) {
+			continue
+		}
+		err := p.walk(ctx, s, maxPosition(from, s.Base), func(e *mq.Entry) error {
+			if book.Restoring() == 0 || !e.At.Before(asOf) {
+				return errStop
+			}
+			return book.Restore(e)
+		})
+		if err != nil {
+			return fmt.Errorf("reading the schedules of segment %d: %w", s.ID, err)
+		}
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/schedule"
 	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -19,6 +20,8 @@ type leadership struct {
 	seg     *segment.Leader
 	serving bool // state is loaded and the suffix before the segment is on a quorum
 	machine *delivery.Machine
+	book    *schedule.Book // of the schedules; with the machine over a roll
+	ahead   *ahead
 	// followers has an element per replica, nil at the leader's own place.
 	followers []*segment.Follower
 	// chain are the sealed segments before this one, oldest first. It is replaced, never changed.
@@ -48,7 +51,9 @@ type batch struct {
 	body  []byte
 	count uint32
 	lanes []mq.Lane // nil: all normal
+	times []int64   // of scheduled messages: when each is due, or below 0 in how long; nil for ordinary ones
 	reply Reply
+	first uint64 // offset or schedule number of the first message, once it is placed
 }
 
 // waiting is an answer that waits for everything below at to be committed.

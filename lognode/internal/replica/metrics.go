@@ -4,7 +4,9 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics are counted over all partitions of a node.
 type Metrics struct {
-	Appended, Delivered, ReadErrors, Faults, Opened, Repaired, Expired, Footers, Lost prometheus.Counter
+	Appended, Delivered, ReadErrors, Faults, Opened, Repaired, Expired, Footers, Lost, Released prometheus.Counter
+	// Late is how long after its due time the first message of a released record was placed, in seconds.
+	Late prometheus.Histogram
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -14,7 +16,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		reg.MustRegister(c)
 		return c
 	}
+	late := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "splashdam", Subsystem: "partition",
+		Name: "release_lateness_seconds", Help: "How long after its due time the first schedule of a released record was placed.",
+		Buckets: prometheus.ExponentialBuckets(0.001, 2, 16)})
+	reg.MustRegister(late)
 	return &Metrics{
+		Late:       late,
+		Released:   counter("released_messages_total", "Schedules that were due and became messages on this node."),
 		Appended:   counter("appended_messages_total", "Messages that got an offset on this node."),
 		Delivered:  counter("delivered_messages_total", "Messages that were handed out by this node."),
 		ReadErrors: counter("read_errors_total", "Messages that could not be read when they were to be handed out."),

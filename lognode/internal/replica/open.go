@@ -8,6 +8,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/schedule"
 	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
@@ -58,6 +59,7 @@ func (p *Partition) succeeded(l *leadership) {
 		return
 	}
 	next.machine, next.batches, next.batchBytes = l.machine, l.batches, l.batchBytes
+	next.book, next.ahead = l.book, l.ahead
 	next.await, next.unplaced = l.await, l.unplaced
 	next.published, next.delivered, next.uses = l.published, l.delivered, l.uses
 	p.close(l)
@@ -152,6 +154,7 @@ func openBackoff() backoff.BackOff {
 type loaded struct {
 	chain   []mq.Segment
 	machine *delivery.Machine
+	book    *schedule.Book
 	prev    mq.Position
 	stamp   int64
 }
@@ -189,6 +192,7 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	}
 	s := l.seg.Segment()
 	if l.machine == nil { // not kept over a roll: continue the chain as it was read
+		l.book, l.ahead = o.book, newAhead()
 		seg, err := segment.NewLeader(*s, o.prev, o.stamp)
 		if err != nil {
 			p.stop(err)
@@ -211,11 +215,14 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	p.follow(l)
 	p.syncGroups(l)
 	p.env.Metrics.Opened.Inc()
-	if len(l.machine.Groups()) > 0 && !l.seg.Sealed() {
+	if l.hasState() && !l.seg.Sealed() {
 		p.checkpoint(l)
 	}
 	p.unpark()
 }
+
+// hasState says whether there is anything that a checkpoint would hold.
+func (l *leadership) hasState() bool { return len(l.machine.Groups()) > 0 || l.book.Next() > 0 }
 
 // syncGroups takes up groups that were started before this partition was made: it begins at 0 for them. It
 // also forgets groups that were deleted while the partition had no leader.

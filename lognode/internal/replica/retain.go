@@ -116,7 +116,7 @@ func (l *leadership) used(g mq.GroupID) time.Time {
 // dropFirst takes the first segment off the chain: first in etcd, then in the state. R9: the newest complete
 // checkpoint must not be in it, and it is not, since each leadership begins with one in its own segment.
 func (p *Partition) dropFirst(l *leadership) {
-	if len(l.machine.Groups()) > 0 && !l.seg.Segment().Base.Before(l.seg.Commit()) {
+	if l.hasState() && !l.seg.Segment().Base.Before(l.seg.Commit()) {
 		return // that checkpoint is not committed yet
 	}
 	p.retaining = true

@@ -114,6 +114,10 @@ func (t *Timers) run() {
 
 func (p *Partition) fire(id uint64) {
 	p.post(func() {
+		if id == scheduleTimer {
+			p.schedulesDue()
+			return
+		}
 		if l := p.lead; l != nil && l.machine != nil {
 			l.machine.Fire(time.Now().UnixNano(), id)
 		}

@@ -1,0 +1,152 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/splashdam/splashdam/lognode/internal/schedule"
+	"github.com/splashdam/splashdam/lognode/internal/store"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// findAt is the segment that holds the entry at a position, or nil.
+func (j *journal) findAt(at mq.Position) *mq.Segment {
+	for i := range j.len() {
+		if s := j.at(i); !at.Before(s.Base) && at.Before(s.End) {
+			return s
+		}
+	}
+	return nil
+}
+
+// entryAt reads the entry at a position. Its records are its own.
+func (p *Partition) entryAt(ctx context.Context, j *journal, at mq.Position) (mq.Entry, error) {
+	s := j.findAt(at)
+	if s == nil {
+		return mq.Entry{}, fmt.Errorf("position %s is in no segment", at)
+	}
+	var data []byte
+	err := p.env.Store.Scan(s.ID, at, func(_ mq.Position, found []byte) bool {
+		data = append(data, found...)
+		return false
+	})
+	if data == nil && err == nil {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		if data, err = p.remoteEntryAt(ctx, s, at, err); err != nil {
+			return mq.Entry{}, err
+		}
+	}
+	e, err := mq.ParseEntry(data)
+	if err == nil && e.At != at {
+		err = fmt.Errorf("%w: the entry at %s is at %s", mq.ErrCorrupt, at, e.At)
+	}
+	return e, err
+}
+
+// remoteEntryAt asks the other replicas for what this store lacks or can't read.
+func (p *Partition) remoteEntryAt(ctx context.Context, s *mq.Segment, at mq.Position, cause error) ([]byte, error) {
+	if !errors.Is(cause, store.ErrNotFound) && !errors.Is(cause, store.ErrDamaged) && !errors.Is(cause, store.ErrUnknownSegment) {
+		return nil, cause
+	}
+	for _, r := range s.Replicas {
+		if r.Store == p.env.Store.Identity().Store {
+			continue
+		}
+		c, err := p.env.Peers.Client(r.Store)
+		if err != nil {
+			continue
+		}
+		call, cancel := context.WithTimeout(ctx, pieceWait)
+		res, err := c.ReadSegment(call, &mqpb.ReadSegmentRequest{Segment: uint64(s.ID), From: mqpb.FromPosition(at), MaxBytes: 1})
+		cancel()
+		if err == nil && res.Known && len(res.Entries) > 0 {
+			return res.Entries[0], nil
+		}
+	}
+	return nil, cause
+}
+
+// readScheduled reads the messages of pending schedules, each with memory of its own. With an error some are missing.
+func (p *Partition) readScheduled(ctx context.Context, j *journal, wanted []schedule.Wanted) (map[uint64]mq.Message, error) {
+	byPlace := slices.Clone(wanted)
+	slices.SortFunc(byPlace, func(a, b schedule.Wanted) int { return a.At.Compare(b.At) })
+	out := make(map[uint64]mq.Message, len(wanted))
+	var failed error
+	for len(byPlace) > 0 {
+		n := 1
+		for n < len(byPlace) && byPlace[n].At == byPlace[0].At {
+			n++
+		}
+		e, err := p.entryAt(ctx, j, byPlace[0].At)
+		if err == nil {
+			err = messagesOf(&e, byPlace[:n], out)
+		}
+		failed = errors.Join(failed, err)
+		byPlace = byPlace[n:]
+	}
+	return out, failed
+}
+
+// messagesOf adds the wanted messages of an entry to out.
+func messagesOf(e *mq.Entry, wanted []schedule.Wanted, out map[uint64]mq.Message) error {
+	numbers := make(map[uint64]bool, len(wanted))
+	for _, w := range wanted {
+		numbers[w.Number] = true
+	}
+	var s mq.ScheduleBatch
+	for rest := e.Records; len(rest) > 0; {
+		rec, next, err := mq.NextRecord(rest)
+		if err != nil {
+			return err
+		}
+		rest = next
+		if _, ok, err := schedule.ReadScheduled(rec, &s); err != nil {
+			return err
+		} else if ok {
+			if err := ownMessages(&s, numbers, out); err != nil {
+				return err
+			}
+		}
+	}
+	for _, w := range wanted {
+		if _, ok := out[w.Number]; !ok {
+			return fmt.Errorf("%w: the entry at %s does not hold schedule %d", mq.ErrCorrupt, e.At, w.Number)
+		}
+	}
+	return nil
+}
+
+// ownMessages copies the messages with these numbers out of a record: a few of them must not keep all in memory.
+func ownMessages(s *mq.ScheduleBatch, numbers map[uint64]bool, out map[uint64]mq.Message) error {
+	var ordinals []int
+	for i := range s.Schedules {
+		if numbers[s.Schedules[i].Number] {
+			ordinals = append(ordinals, i)
+		}
+	}
+	if len(ordinals) == 0 {
+		return nil
+	}
+	raw, ok, err := s.Batch.Slice(nil, ordinals)
+	if err == nil && !ok {
+		err = errors.New("a batch of schedules is compressed")
+	}
+	if err != nil {
+		return err
+	}
+	b, err := mq.ParseBatch(raw)
+	if err != nil {
+		return err
+	}
+	return b.Each(b.Packed(), func(i int, m *mq.Message) bool {
+		own := *m
+		own.Headers = slices.Clone(m.Headers)
+		out[s.Schedules[ordinals[i]].Number] = own
+		return true
+	})
+}

@@ -1,0 +1,177 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/schedule"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// Schedule takes one batch whose index was checked and that is not compressed, with a time for each of its messages (see
+// frame.Schedule). The answer is Scheduled once it is committed, or an error.
+func (p *Partition) Schedule(s frame.Schedule, reply Reply) {
+	p.queue(batch{body: s.Batch, times: s.Times, reply: reply}, func(l *leadership) error {
+		if !l.book.Room(len(s.Times)) {
+			return mqerr.New(mqerr.TooManyScheduled, "the partition has %d pending schedules, as many as it may", l.book.Pending())
+		}
+		return nil
+	})
+}
+
+// placeScheduled gives the messages of a batch their numbers and appends its record.
+func (l *leadership) placeScheduled(b *batch, data []byte, now int64) []byte {
+	for i, t := range b.times {
+		if t < 0 {
+			b.times[i] = now - t
+		}
+	}
+	schedules := l.book.Schedule(l.seg.Next(), b.times, len(b.body))
+	b.first = schedules[0].Number
+	l.ahead.scratch = mq.AppendScheduleBatch(l.ahead.scratch[:0], schedules, b.body)
+	return mq.AppendRecord(data, mq.KindScheduled, l.ahead.scratch)
+}
+
+// scheduled is the answer to a batch of schedules.
+func scheduled(b *batch, stamp int64) func(error) {
+	reply, ok := b.reply, frame.Scheduled{First: b.first, Stamp: stamp, Dues: b.times}
+	return func(err error) {
+		if err != nil {
+			reply.fail(err)
+			return
+		}
+		reply(frame.TypeScheduled, &ok)
+	}
+}
+
+// schedulesBeside is the book's part of a checkpoint.
+func (l *leadership) schedulesBeside() []delivery.Beside {
+	state := l.book.AppendState(nil)
+	if state == nil {
+		return nil
+	}
+	return []delivery.Beside{{Section: delivery.SectionSchedules, Data: state}}
+}
+
+// CancelScheduled makes a pending schedule never released; done is called after commit. Cancelling twice is fine.
+func (p *Partition) CancelScheduled(number uint64, done func(error)) {
+	p.serve(done, func(l *leadership) {
+		code := l.book.Cancel(time.Now().UnixNano(), number)
+		l.ahead.forget(number)
+		// An answer that says no waits too: what it is about may not be committed yet.
+		l.afterCommit(func(err error) { done(errors.Join(err, scheduleError(code, number))) })
+	})
+}
+
+// RetimeScheduled gives a pending schedule another due time, as in frame.Schedule; done is called with it after commit.
+func (p *Partition) RetimeScheduled(number uint64, at int64, done func(due int64, err error)) {
+	p.serve(func(err error) { done(0, err) }, func(l *leadership) {
+		now := time.Now().UnixNano()
+		if at < 0 {
+			at = now - at
+		}
+		code := l.book.Retime(now, number, at)
+		if code == schedule.OK {
+			l.ahead.forget(number)
+		}
+		l.afterCommit(func(err error) { done(at, errors.Join(err, scheduleError(code, number))) })
+	})
+}
+
+func scheduleError(c schedule.Code, number uint64) error {
+	switch c {
+	case schedule.OK:
+		return nil
+	case schedule.Released:
+		return mqerr.New(mqerr.AlreadyReleased, "schedule %d is a message already", number)
+	case schedule.TooMany:
+		return mqerr.New(mqerr.TooManyScheduled, "%d pending schedules of the partition have another time than at first, as many as may", schedule.MaxRetimed)
+	}
+	return mqerr.New(mqerr.MessageNotFound, "the partition has no schedule %d, or it was cancelled", number)
+}
+
+// ListScheduled lists the pending schedules behind one, by due time and number.
+func (p *Partition) ListScheduled(after mq.Schedule, limit int, done func(*mqpb.ListScheduledResponse, error)) {
+	p.serve(func(err error) { done(nil, err) }, func(l *leadership) {
+		res := &mqpb.ListScheduledResponse{}
+		for _, w := range l.book.List(after, limit) {
+			res.Pending = append(res.Pending, &mqpb.PendingSchedule{Number: w.Number, Due: w.Due})
+		}
+		done(res, nil)
+	})
+}
+
+// FindScheduled says where a schedule is in its life: pending, with its message, or released.
+func (p *Partition) FindScheduled(number uint64, done func(*mqpb.FindScheduledResponse, error)) {
+	fail := func(err error) { done(nil, err) }
+	p.serve(fail, func(l *leadership) {
+		j := l.journal()
+		switch state, w := l.book.Look(number); state {
+		case schedule.StatePending:
+			p.beside(func(ctx context.Context) {
+				res, err := p.pendingMessage(ctx, &j, w)
+				done(res, err)
+			})
+		case schedule.StateReleased:
+			if place, ok := l.book.Where(number); ok {
+				done(&mqpb.FindScheduledResponse{Released: true, Offset: place.Offset}, nil)
+				return
+			}
+			p.beside(func(ctx context.Context) {
+				offset, err := p.findReleased(ctx, &j, number)
+				if err != nil {
+					fail(err)
+					return
+				}
+				done(&mqpb.FindScheduledResponse{Released: true, Offset: offset}, nil)
+			})
+		default:
+			fail(scheduleError(schedule.Unknown, number))
+		}
+	})
+}
+
+func (p *Partition) pendingMessage(ctx context.Context, j *journal, w schedule.Wanted) (*mqpb.FindScheduledResponse, error) {
+	e, err := p.entryAt(ctx, j, w.At)
+	if err != nil {
+		return nil, mqerr.New(mqerr.Internal, "reading schedule %d: %w", w.Number, err)
+	}
+	out := map[uint64]mq.Message{}
+	if err := messagesOf(&e, []schedule.Wanted{w}, out); err != nil {
+		return nil, mqerr.New(mqerr.Internal, "reading schedule %d: %w", w.Number, err)
+	}
+	m := out[w.Number]
+	var b mq.BatchBuilder
+	b.Add(&m)
+	return &mqpb.FindScheduledResponse{Due: w.Due, Batch: b.AppendTo(nil, "", "", mq.CodecNone, nil), Scheduled: e.Stamp}, nil
+}
+
+// findReleased looks for the record of a release, in the newest segment first.
+func (p *Partition) findReleased(ctx context.Context, j *journal, number uint64) (uint64, error) {
+	var offset uint64
+	found := false
+	for i := j.len() - 1; i >= 0 && !found; i-- {
+		s := j.at(i)
+		err := p.walk(ctx, s, s.Base, func(e *mq.Entry) (err error) {
+			if e.Count == 0 {
+				return nil
+			}
+			if offset, found, err = schedule.TraceEntry(e, number, func(schedule.Event) {}); err == nil && found {
+				err = errStop
+			}
+			return err
+		})
+		if err != nil {
+			return 0, mqerr.New(mqerr.Internal, "looking for schedule %d: %w", number, err)
+		}
+	}
+	if !found {
+		return 0, mqerr.New(mqerr.MessageNotFound, "the message of schedule %d is no longer kept, or it was cancelled", number)
+	}
+	return offset, nil
+}
