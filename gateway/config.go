@@ -42,6 +42,9 @@ type Config struct {
 	MaxWaiting int `help:"Long polls that wait at once." default:"20000"`
 	// LeaseTTL is how long after its end /gateways/<name> still names this gateway.
 	LeaseTTL time.Duration `help:"How long the cluster names this gateway after it vanished." default:"5s"`
+	// WebhooksAllowPrivate lets webhooks reach loopback and private addresses, if they too say allow_private. Who may
+	// make webhooks can then make this gateway send requests to whatever it reaches.
+	WebhooksAllowPrivate bool `help:"Let webhooks with allow_private reach loopback and private addresses."`
 	// Insecure allows listening beyond loopback although this version has no TLS and no API keys.
 	Insecure bool `help:"Allow addresses that other machines reach, without TLS."`
 }

@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/splashdam/splashdam/gateway/internal/pack"
+	"github.com/splashdam/splashdam/gateway/internal/push"
 	"github.com/splashdam/splashdam/gateway/internal/router"
 	"github.com/splashdam/splashdam/gateway/internal/waiter"
 	"github.com/splashdam/splashdam/shared/bus"
@@ -47,6 +48,7 @@ type Gateway struct {
 	router *router.Router
 	waits  *waiter.Manager
 	packer *pack.Packer
+	push   *push.Engine
 
 	echo     *echo.Echo
 	server   *http.Server
@@ -112,7 +114,8 @@ func New(cfg Config, store *meta.Store, log *slog.Logger, reg prometheus.Registe
 		instance: hex.EncodeToString(id[:]), draining: make(chan struct{}), buffered: semaphore.NewWeighted(cfg.MaxBuffered),
 		reading: semaphore.NewWeighted(maxReading), feeding: semaphore.NewWeighted(maxFeeding)}
 	g.requestPrefix = g.instance + "-"
-	g.view = meta.NewView(store, log, meta.WithMembers)
+	g.view = meta.NewView(store, log, meta.WithMembers, meta.WithWebhooks)
+	g.push = push.New(push.Config{Gateway: cfg.Name, Source: g.pushSource(), Log: log, Registry: reg})
 	g.echo = g.newEcho()
 	return g, nil
 }
@@ -142,6 +145,7 @@ func (g *Gateway) serve(ln net.Listener) {
 		}
 	})
 	g.own(func() { g.waits.Run(ctx) })
+	g.own(func() { g.followWebhooks(ctx) })
 	g.own(func() { g.endWaits(ctx) })
 	g.own(func() {
 		if err := g.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
@@ -201,6 +205,7 @@ func (g *Gateway) stop(ctx context.Context) error {
 	if g.self != nil {
 		g.self.Close() // first: whoever reads the list goes elsewhere from here on
 	}
+	g.push.Stop(ctx) // what is sent has to be settled while there is a router
 	if err := g.server.Shutdown(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("requests were cut off: %w", err), g.server.Close())
 	}

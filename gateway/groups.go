@@ -50,6 +50,9 @@ func (g *Gateway) handlePutGroup(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := notOfWebhook(name); err != nil {
+		return err
+	}
 	cond, err := readPrecondition(c.Request().Header)
 	if err != nil {
 		return err
@@ -156,6 +159,9 @@ func (g *Gateway) setPaused(c echo.Context, paused bool) error {
 	if err != nil {
 		return err
 	}
+	if err := notOfWebhook(name); err != nil {
+		return err
+	}
 	ctx := c.Request().Context()
 	t, err := g.currentTopic(ctx, topic)
 	if err != nil {
@@ -180,6 +186,9 @@ func (g *Gateway) handleDeleteGroup(c echo.Context) error {
 	}
 	t, group, err := g.pathGroup(c)
 	if err != nil {
+		return err
+	}
+	if err := notOfWebhook(group.Name); err != nil {
 		return err
 	}
 	if err := cond.onFound("group", group.Name, group.Revision); err != nil {

@@ -29,6 +29,7 @@ func (g *Gateway) routes() []route {
 		g.operateRoutes(),
 		g.streamRoutes(),
 		g.groupRoutes(),
+		g.webhookRoutes(),
 	)
 }
 

@@ -47,15 +47,24 @@ func (g *Gateway) handleTrace(c echo.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
 	defer cancel()
-	client, err := g.router.Control(id.Partition)
+	r, err := g.traceOf(ctx, id)
 	if err != nil {
 		return err
 	}
+	return answerJSON(c, http.StatusOK, g.describeTrace(id, t, r))
+}
+
+// traceOf asks the leader for the life of a message.
+func (g *Gateway) traceOf(ctx context.Context, id mq.MessageID) (*mqpb.TraceResponse, error) {
+	client, err := g.router.Control(id.Partition)
+	if err != nil {
+		return nil, err
+	}
 	r, err := client.Trace(ctx, &mqpb.TraceRequest{Partition: mqpb.FromPartition(id.Partition), Offset: id.Number})
 	if err != nil {
-		return notThere(id, controlError(g.leaderOf(id.Partition), err))
+		return nil, notThere(id, controlError(g.leaderOf(id.Partition), err))
 	}
-	return answerJSON(c, http.StatusOK, g.describeTrace(id, t, r))
+	return r, nil
 }
 
 // notThere turns an offset that is not there, now or any more, into a message that is not there.

@@ -23,13 +23,19 @@ func NewReceiptSigner(number uint32, secret []byte) *ReceiptSigner {
 
 // AppendText appends the text form of r, whose Key becomes the signer's.
 func (s *ReceiptSigner) AppendText(b []byte, r *Receipt) []byte {
-	r.Key = s.number
-	s.raw = r.appendUnsigned(s.raw[:0])
-	s.mac.Reset()
-	s.mac.Write(s.raw)
-	n := len(s.raw)
-	s.raw = s.mac.Sum(s.raw)[:n+macSize]
+	s.raw = s.AppendRaw(s.raw[:0], r)
 	return base64.RawURLEncoding.AppendEncode(b, s.raw)
+}
+
+// AppendRaw appends the binary form of r, whose Key becomes the signer's.
+func (s *ReceiptSigner) AppendRaw(b []byte, r *Receipt) []byte {
+	r.Key = s.number
+	start := len(b)
+	b = r.appendUnsigned(b)
+	s.mac.Reset()
+	s.mac.Write(b[start:])
+	n := len(b)
+	return s.mac.Sum(b)[:n+macSize]
 }
 
 // ReceiptVerifier checks many receipts for less than VerifyReceipt costs each. For one goroutine at a time.

@@ -199,7 +199,7 @@ func badWebhookHeader(name, value string) string {
 // settlement to find a new leader.
 const webhookSlack = 30 * time.Second
 
-// GroupSettings are those of the group behind the webhook. Its back-off is for attempts that nobody reported: those
+// GroupSettings are those of the group behind the webhook: its members are the living gateways. Its back-off is for attempts that nobody reported: those
 // of a gateway that died.
 func (w *WebhookSettings) GroupSettings() GroupSettings {
 	b := Backoff{Initial: w.Retry.Initial, Multiplier: w.Retry.Multiplier, Max: w.Retry.Max, Jitter: w.Retry.Jitter}
@@ -208,7 +208,7 @@ func (w *WebhookSettings) GroupSettings() GroupSettings {
 		b.Max = max(b.Initial, w.Retry.Schedule[n-1])
 	}
 	g := DefaultGroupSettings()
-	g.Start, g.Ordering, g.Backoff = w.Start, w.Ordering, b
+	g.Start, g.Ordering, g.Mode, g.Backoff = w.Start, w.Ordering, ModePush, b
 	g.Lease = Duration(time.Duration(w.Timeout) + webhookSlack)
 	g.MaxAttempts, g.MaxInFlight = w.Retry.MaxAttempts, w.MaxInFlight
 	return g

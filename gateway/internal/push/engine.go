@@ -69,7 +69,10 @@ func (e *Engine) Apply(hooks []*Hook) {
 		}
 		named[h.GroupID] = true
 		if r := e.runners[h.GroupID]; r != nil {
-			r.update(h)
+			if r.given != h {
+				r.given = h
+				r.update(h)
+			}
 			continue
 		}
 		r := newRunner(e, h)
@@ -135,7 +138,7 @@ func (e *Engine) Try(ctx context.Context, h *Hook, id string, m *mq.Message) Tri
 	s := e.makeSender(h)
 	defer s.close()
 	now := time.Now()
-	ev := &event{id: id, topic: h.Topic, group: h.Group, attempt: 1, message: m, stamp: now.UnixNano()}
+	ev := &event{id: id, topic: h.Topic, group: h.Group, attempt: 1, message: m, stamp: now.UnixNano(), test: true}
 	a := s.send(ctx, h, ev)
 	act, _ := judge(&a)
 	return Trial{Record: recordOf(e.cfg.Gateway, 1, &a), OK: act == actAck, RetryAfter: a.retryAfter, Sent: now}

@@ -73,7 +73,8 @@ func (h *Hook) sameEndpoint(other *Hook) bool {
 
 // Delivery is a message that is leased to this gateway.
 type Delivery struct {
-	ID      mq.MessageID
+	ID      mq.MessageID // the one it was published under, which a schedule's has no offset in
+	Offset  uint64
 	Message mq.Message
 	Stamp   int64 // when it was published, Unix nanoseconds
 	Attempt uint32

@@ -25,9 +25,11 @@ type event struct {
 	group   string
 	attempt uint32
 	message *mq.Message
-	stamp   int64        // when it was published, Unix nanoseconds
-	at      mq.MessageID // where it is; not sent for a test
-	real    bool         // false for a test
+	stamp   int64 // when it was published, Unix nanoseconds
+	// partition and offset are where it is; a test event is nowhere.
+	partition uint32
+	offset    uint64
+	test      bool
 }
 
 // newRequest builds the request of one attempt that begins now. The timestamp is that of the attempt and not of the
@@ -56,9 +58,11 @@ func newRequest(ctx context.Context, h *Hook, e *event, now time.Time) (*http.Re
 	head.Set("Mq-Group", e.group)
 	head.Set("Mq-Attempt", strconv.FormatUint(uint64(e.attempt), 10))
 	head.Set("Mq-Timestamp", time.Unix(0, e.stamp).UTC().Format(time.RFC3339Nano))
-	if e.real {
-		head.Set("Mq-Partition", strconv.FormatUint(uint64(e.at.Partition.Number), 10))
-		head.Set("Mq-Offset", strconv.FormatUint(e.at.Number, 10))
+	if e.test {
+		head.Set("Mq-Test", "true")
+	} else {
+		head.Set("Mq-Partition", strconv.FormatUint(uint64(e.partition), 10))
+		head.Set("Mq-Offset", strconv.FormatUint(e.offset, 10))
 	}
 	if m.HasKey {
 		exact.Add(head, "Mq-Key", string(m.Key))

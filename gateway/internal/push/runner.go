@@ -44,7 +44,8 @@ type runner struct {
 	disabling  context.CancelFunc
 	lastFailed string
 
-	updates  chan *Hook // capacity 1, the newest
+	given    *Hook      // the newest one; guarded by Engine.mu
+	updates  chan *Hook // capacity 1, the newest that the runner has not taken
 	stops    chan struct{}
 	stopOnce sync.Once
 	fetched  chan fetched
@@ -69,7 +70,7 @@ type finished struct {
 }
 
 func newRunner(e *Engine, h *Hook) *runner {
-	r := &runner{e: e, updates: make(chan *Hook, 1), stops: make(chan struct{}), fetched: make(chan fetched, 1),
+	r := &runner{e: e, given: h, updates: make(chan *Hook, 1), stops: make(chan struct{}), fetched: make(chan fetched, 1),
 		finished: make(chan finished, mq.MaxWebhookInFlight), settled: make(chan struct{}, 1)}
 	r.configure(h)
 	return r
@@ -252,7 +253,8 @@ func (r *runner) dispatch(d Delivery) {
 	r.bytes += len(d.Message.Value)
 	h, s := r.hook, r.sender
 	r.work.Go(func() {
-		e := event{id: d.ID.String(), topic: h.Topic, group: h.Group, attempt: d.Attempt, message: &d.Message, stamp: d.Stamp, at: d.ID, real: true}
+		e := event{id: d.ID.String(), topic: h.Topic, group: h.Group, attempt: d.Attempt, message: &d.Message, stamp: d.Stamp,
+			partition: d.ID.Partition.Number, offset: d.Offset}
 		a := s.send(r.e.ctx, h, &e)
 		r.finished <- finished{d: d, a: a, probe: probe, sender: s}
 	})

@@ -1,0 +1,152 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/splashdam/splashdam/gateway"
+)
+
+// endpoint is a webhook's endpoint that keeps what it got and answers as it is told.
+type endpoint struct {
+	*httptest.Server
+	t      *testing.T
+	mu     sync.Mutex
+	got    []arrival
+	answer func(n int, a arrival) int // n counts from 1
+	news   chan struct{}
+}
+
+type arrival struct {
+	header http.Header
+	body   string
+}
+
+func listen(t *testing.T, answer func(n int, a arrival) int) *endpoint {
+	e := &endpoint{t: t, answer: answer, news: make(chan struct{}, 1)}
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		a := arrival{r.Header.Clone(), string(body)}
+		e.mu.Lock()
+		e.got = append(e.got, a)
+		n := len(e.got)
+		e.mu.Unlock()
+		status := http.StatusOK
+		if e.answer != nil {
+			status = e.answer(n, a)
+		}
+		w.WriteHeader(status)
+		select {
+		case e.news <- struct{}{}:
+		default:
+		}
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+// wait waits until n requests were answered, and gives all of them.
+func (e *endpoint) wait(n int) []arrival {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), hang)
+	defer cancel()
+	for {
+		e.mu.Lock()
+		got := append([]arrival(nil), e.got...)
+		e.mu.Unlock()
+		if len(got) >= n {
+			return got
+		}
+		select {
+		case <-e.news:
+		case <-ctx.Done():
+			e.t.Fatalf("%d requests came, want %d", len(got), n)
+		}
+	}
+}
+
+type webhook struct {
+	State, Reason, Secret string
+	Lag, Dead             int
+	Secrets               []struct{ Fingerprint string }
+	Recent                struct {
+		Attempts   int
+		LastErrors []struct{ Status int } `json:"last_errors"`
+	}
+	Gateways []struct {
+		Gateway, Circuit string
+		Partitions       []int
+	}
+}
+
+// webhook makes a webhook on a topic; more is added to its settings.
+func (c caller) webhook(topic, name, url, more string) webhook {
+	c.t.Helper()
+	var w webhook
+	c.call(201, "PUT", "/v1/topics/"+topic+"/webhooks/"+name, fmt.Sprintf(`{"url":%q,"allow_private":true,"start":{"at":"earliest"}%s}`, url, more), &w)
+	return w
+}
+
+// untilWebhook waits until what the gateway says of a webhook fulfils ok.
+func (c caller) untilWebhook(topic, name string, ok func(webhook) bool) webhook {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), hang)
+	defer cancel()
+	for {
+		status, text, err := c.try(ctx, "GET", "/v1/topics/"+topic+"/webhooks/"+name, "")
+		if err != nil {
+			c.t.Fatalf("webhook %s: %v", name, err)
+		}
+		var w webhook
+		if status == 200 {
+			must(c.t, json.Unmarshal(text, &w))
+			if ok(w) {
+				return w
+			}
+		}
+	}
+}
+
+func pushes(o Options) Options {
+	o.GatewayConfig = func(_ int, cfg *gateway.Config) { cfg.WebhooksAllowPrivate = true }
+	return o
+}
+
+// What is published arrives, signed so that the reference library of Standard Webhooks takes it, and is settled.
+func TestWebhookDelivers(t *testing.T) {
+	c := start(t, pushes(Options{Nodes: 1, Gateways: 1, Coordinators: 1}))
+	one := via(t, c, 1)
+	one.topic("orders", `{"partitions":4}`)
+	e := listen(t, nil)
+	w := one.webhook("orders", "shop", e.URL, "")
+	if w.Secret == "" {
+		t.Fatal("the secret is not shown")
+	}
+	for i := range 20 {
+		one.publish("orders", fmt.Sprint("value ", i))
+	}
+	verifier, err := standardwebhooks.NewWebhook(w.Secret)
+	must(t, err)
+	seen := map[string]bool{}
+	for _, a := range e.wait(20) {
+		if err := verifier.Verify([]byte(a.body), a.header); err != nil {
+			t.Errorf("%q: %v", a.body, err)
+		}
+		seen[a.body] = true
+	}
+	if len(seen) != 20 {
+		t.Errorf("%d different messages came, want 20", len(seen))
+	}
+	w = one.untilWebhook("orders", "shop", func(w webhook) bool { return w.Lag == 0 && w.Recent.Attempts == 20 })
+	if w.Secret != "" || len(w.Secrets) != 1 || w.State != "ready" {
+		t.Errorf("afterwards: %+v", w)
+	}
+}
