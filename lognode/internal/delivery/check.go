@@ -37,6 +37,9 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("grant %d leases %d messages, counted as %d; deadline %v", gr.id, n, gr.left, deadlines[gr])
 		}
 	}
+	if err := m.checkHoles(); err != nil {
+		return err
+	}
 	return m.checkCaller()
 }
 

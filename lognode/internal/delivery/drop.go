@@ -25,6 +25,7 @@ func (m *Machine) Drop(now int64, base uint64) {
 			}
 		}
 	}
+	m.lanes.forgetHoles(base)
 	m.lanes.trim(base)
 	m.done()
 }

@@ -31,7 +31,7 @@ func (g *group) freshRun(l mq.Lane, off, n uint64) uint64 {
 
 // isFresh says whether an offset of lane l is fresh, if it is committed.
 func (g *group) isFresh(l mq.Lane, off uint64) bool {
-	return off >= g.fresh[l] && !g.early[l].has(off)
+	return off >= g.fresh[l] && !g.early[l].has(off) && !g.m.lanes.lost(off)
 }
 
 // takeFresh marks n fresh offsets of a lane in a row as fresh no more.

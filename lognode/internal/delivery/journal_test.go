@@ -26,6 +26,7 @@ type journal struct {
 	tail    mq.Position
 	now     int64
 	segment uint64
+	holes   []span
 }
 
 type fataler interface{ Fatalf(string, ...any) }
@@ -105,7 +106,10 @@ func learn(t fataler, m *Machine, entries []mq.Entry) {
 	m.LanesLearnt()
 }
 
-func replay(t fataler, m *Machine, entries []mq.Entry) *Machine {
+func replay(t fataler, m *Machine, entries []mq.Entry, holes ...span) *Machine {
+	for _, h := range holes {
+		m.Hole(h.from, h.to)
+	}
 	learn(t, m, entries)
 	for i := range entries {
 		if entries[i].At.Before(m.Next()) {
@@ -124,7 +128,8 @@ func replay(t fataler, m *Machine, entries []mq.Entry) *Machine {
 // failover makes a leader out of the entries; what was not cut is lost.
 func (j *journal) failover() {
 	j.segment++
-	j.m = replay(j.t, New(part), j.entries)
+	j.m = replay(j.t, New(part), j.entries, j.holes...)
+	j.m.Commit(j.tail.Offset)
 	j.m.Lead(j.segment, j.now)
 }
 

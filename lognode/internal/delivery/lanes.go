@@ -16,6 +16,8 @@ type catalog struct {
 	lanes [mq.Lanes]offsetSet
 	// base and end are what it covers: the lowest offset that is kept, and the next one to be added.
 	base, end uint64
+	// holes hold no messages, in no lane; see holes.go.
+	holes []span
 }
 
 // add takes the lanes of the messages from first on, in ascending order of calls; nil if all are normal.
@@ -29,7 +31,7 @@ func (c *catalog) add(first, count uint64, lanes []mq.Lane) {
 	}
 	if !c.used && lanes != nil && count > 0 {
 		c.used = true
-		c.lanes[mq.LaneNormal].add(c.base, c.end)
+		c.around(c.base, c.end, c.lanes[mq.LaneNormal].add)
 	}
 	if c.used {
 		c.fill(first, count, lanes)
@@ -38,7 +40,7 @@ func (c *catalog) add(first, count uint64, lanes []mq.Lane) {
 }
 
 func (c *catalog) fill(first, count uint64, lanes []mq.Lane) {
-	c.lanes[mq.LaneNormal].add(max(c.end, c.base), first)
+	c.around(max(c.end, c.base), first, c.lanes[mq.LaneNormal].add)
 	if lanes == nil {
 		c.lanes[mq.LaneNormal].add(first, first+count)
 		return
@@ -72,6 +74,13 @@ func (c *catalog) find(off uint64) mq.Lane {
 
 // next is the lowest offset of a lane at or above off.
 func (c *catalog) next(l mq.Lane, off uint64) (uint64, bool) {
+	if len(c.holes) > 0 {
+		return c.nextAround(l, off)
+	}
+	return c.nextOf(l, off)
+}
+
+func (c *catalog) nextOf(l mq.Lane, off uint64) (uint64, bool) {
 	if !c.used {
 		return off, l == mq.LaneNormal
 	}
@@ -86,6 +95,13 @@ func (c *catalog) next(l mq.Lane, off uint64) (uint64, bool) {
 
 // prev is the highest offset of a lane below off.
 func (c *catalog) prev(l mq.Lane, off uint64) (uint64, bool) {
+	if len(c.holes) > 0 {
+		return c.prevAround(l, off)
+	}
+	return c.prevOf(l, off)
+}
+
+func (c *catalog) prevOf(l mq.Lane, off uint64) (uint64, bool) {
 	if !c.used || l == mq.LaneNormal && (off <= c.base || off > c.end) {
 		return off - 1, l == mq.LaneNormal && off > 0
 	}
@@ -97,6 +113,13 @@ func (c *catalog) prev(l mq.Lane, off uint64) (uint64, bool) {
 
 // run is how many offsets of a lane follow one another from off on, which is in it, at most n. It may say less.
 func (c *catalog) run(l mq.Lane, off, n uint64) uint64 {
+	if len(c.holes) > 0 {
+		return c.runAround(l, off, n)
+	}
+	return c.runOf(l, off, n)
+}
+
+func (c *catalog) runOf(l mq.Lane, off, n uint64) uint64 {
 	switch {
 	case !c.used || off >= c.end:
 		return n
@@ -108,6 +131,13 @@ func (c *catalog) run(l mq.Lane, off, n uint64) uint64 {
 
 // count is how many offsets from (inclusive) to (exclusive) are in a lane.
 func (c *catalog) count(l mq.Lane, from, to uint64) uint64 {
+	if len(c.holes) > 0 {
+		return c.countAround(l, from, to)
+	}
+	return c.countOf(l, from, to)
+}
+
+func (c *catalog) countOf(l mq.Lane, from, to uint64) uint64 {
 	if from >= to {
 		return 0
 	}
@@ -127,7 +157,7 @@ func (c *catalog) count(l mq.Lane, from, to uint64) uint64 {
 // counts is count for every lane.
 func (c *catalog) counts(from, to uint64) (n [mq.Lanes]uint64) {
 	if !c.used {
-		n[mq.LaneNormal] = to - min(from, to)
+		n[mq.LaneNormal] = to - min(from, to) - c.lostIn(from, to)
 		return n
 	}
 	for l := range mq.Lane(mq.Lanes) {
@@ -150,7 +180,7 @@ func (c *catalog) trim(base uint64) {
 		c.lanes[l].trim(base)
 	}
 	if from, to := c.special(); from == to {
-		*c = catalog{base: c.base, end: c.end}
+		*c = catalog{base: c.base, end: c.end, holes: c.holes}
 	}
 }
 

@@ -46,6 +46,9 @@ func newWorld(t *rapid.T, tb testing.TB) *world {
 func (w *world) ensure(id mq.GroupID) {
 	if w.groups[id] == nil {
 		w.groups[id] = &oracle{limitsOf(id), map[uint64]int64{}, map[uint64]State{}, map[uint64]uint32{}, map[uint64]fence{}, map[uint64]int64{}}
+		for _, h := range w.holes {
+			w.groups[id].lose(h)
+		}
 	}
 	w.created++
 	w.group(id, func(c *GroupConfig) {
@@ -254,7 +257,9 @@ func (w *world) compare() {
 
 func (w *world) replays(from *Machine) {
 	entries := append(w.entries[:len(w.entries):len(w.entries)], mq.Entry{At: w.tail, Records: w.m.TakeRecords(nil)})
-	got := dump(replay(w.t, from, entries), w.now)
+	m := replay(w.t, from, entries, w.holes...)
+	m.Commit(w.tail.Offset)
+	got := dump(m, w.now)
 	w.entries, w.tail = entries, entries[len(entries)-1].Next()
 	if want := dump(w.m, w.now); got != want {
 		w.t.Fatalf("after replay:\n%s\nthe leader has:\n%s", got, want)
@@ -323,6 +328,49 @@ func (w *world) steps() map[string]func(*rapid.T) {
 	maps.Copy(steps, w.handOverSteps())
 	maps.Copy(steps, w.deadSteps())
 	return steps
+}
+
+// lose makes a range what it is to a group: not there, which looks like settled.
+func (o *oracle) lose(h span) {
+	for off := h.from; off < h.to; off++ {
+		o.state[off] = StateAcked
+	}
+}
+
+// hole loses a range with the leader: at the end of the journal, where the next messages then go on behind it, or of
+// messages that there were.
+func (w *world) hole(t *rapid.T) {
+	if len(w.holes) == 4 {
+		return
+	}
+	w.publish(t, 1)
+	h := span{w.tail.Offset, w.tail.Offset + rapid.Uint64Range(1, 5).Draw(t, "size")}
+	if rapid.Bool().Draw(t, "inside") {
+		h.from = rapid.Uint64Range(0, h.from-1).Draw(t, "from")
+		h.to = rapid.Uint64Range(h.from+1, w.tail.Offset).Draw(t, "to")
+	}
+	for w.tail.Offset < h.to {
+		w.tail = mq.Position{Offset: w.tail.Offset + 1}
+		w.lanes = append(w.lanes, mq.LaneNormal)
+	}
+	w.holes = append(w.holes, h)
+	w.failover()
+	for _, o := range w.groups {
+		o.lose(h)
+	}
+	w.confirmAll()
+	w.tick(0)
+}
+
+// Random operations with ranges that are lost on the way.
+func TestHolesAgainstMaps(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt, t)
+		w.laned = rapid.Bool().Draw(rt, "lanes")
+		steps := w.steps()
+		steps["hole"] = w.hole
+		rt.Repeat(steps)
+	})
 }
 
 func (w *world) anyHeld(t *rapid.T) (held, bool) {

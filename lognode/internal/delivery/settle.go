@@ -134,7 +134,7 @@ func extension(g *group, lease int64) int64 {
 // state is where the message at off is, and the message if it is out.
 func (g *group) state(off uint64) (State, *message) {
 	l := g.m.lanes.of(off)
-	if off < g.fresh[l] || len(g.early[l].spans) > 0 {
+	if off < g.fresh[l] || len(g.early[l].spans) > 0 || len(g.m.lanes.holes) > 0 {
 		if x := g.out[off]; x != nil {
 			return x.state, x
 		}

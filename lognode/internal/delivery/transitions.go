@@ -55,7 +55,7 @@ func (m *Machine) newGroup(c GroupConfig) *group {
 // the message is settled: a record about it is then of no effect.
 func (g *group) change(off uint64) *message {
 	l := g.m.lanes.of(off)
-	if off < g.fresh[l] || len(g.early[l].spans) > 0 {
+	if off < g.fresh[l] || len(g.early[l].spans) > 0 || len(g.m.lanes.holes) > 0 {
 		if x := g.out[off]; x != nil {
 			g.leave(x)
 			return x

@@ -38,6 +38,9 @@ func (p *Partition) load(ctx context.Context, o *loaded) error {
 		if o.machine, asOf, err = delivery.LoadCheckpoint(p.id, parts); err != nil {
 			return err
 		}
+	}
+	o.tellHoles()
+	if parts != nil {
 		if err := p.learnLanes(ctx, o.chain, o.machine); err != nil {
 			return err
 		}
@@ -71,6 +74,20 @@ func (p *Partition) load(ctx context.Context, o *loaded) error {
 		})
 	}
 	return nil
+}
+
+// tellHoles tells the machine what is recorded as lost: what lies between the segments of the chain.
+func (o *loaded) tellHoles() {
+	if len(o.chain) == 0 { // all that there was before the open segment
+		o.machine.Hole(0, o.base.Offset)
+	}
+	for i := range o.chain {
+		next := o.base
+		if i+1 < len(o.chain) {
+			next = o.chain[i+1].Base
+		}
+		o.machine.Hole(o.chain[i].DataEnd().Offset, next.Offset)
+	}
 }
 
 // learnLanes tells a machine that was loaded from a checkpoint the lanes of the messages below it, if any but the normal

@@ -153,6 +153,7 @@ func openBackoff() backoff.BackOff {
 // loaded is what a new leader needs to serve.
 type loaded struct {
 	chain   []mq.Segment
+	base    mq.Position // of the open segment
 	machine *delivery.Machine
 	book    *schedule.Book
 	prev    mq.Position
@@ -169,7 +170,7 @@ func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.M
 	if head.Open == nil || head.Open.ID != id {
 		return loaded{}, fmt.Errorf("segment %d is not the open one any more", id)
 	}
-	o := loaded{chain: chain, machine: kept}
+	o := loaded{chain: chain, base: head.Open.Base, machine: kept}
 	x := p.suffixFor(&head)
 	if head.Last != nil {
 		err = x.repair(ctx, head.Last)
