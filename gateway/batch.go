@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/splashdam/splashdam/gateway/internal/jsonscan"
+	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
@@ -81,32 +82,46 @@ func (g *Gateway) publishBatch(c echo.Context, name string, o batchOptions) erro
 	defer in.release()
 	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
 	defer cancel()
+	p, err := g.planBatch(ctx, limits, in.b, (*plan).readMessages)
+	if err != nil {
+		return err
+	}
+	defer p.release()
+	in.release() // the batches hold copies
+	p.send(ctx, c.RealIP())
+	return p.answer(c, o)
+}
+
+// planBatch reads messages in their JSON form by read, and makes the topic if there is none yet. The plan holds copies; the
+// caller releases it.
+func (g *Gateway) planBatch(ctx context.Context, limits meta.Topic, text []byte, read func(*plan, *itemReader, []byte) error) (*plan, error) {
 	r := itemReaders.Get().(*itemReader)
 	defer itemReaders.Put(r)
 	r.maxValue = limits.Settings.MaxMessageBytes
-	p := newPlan(g, limits, len(in.b)/128)
-	defer func() { p.release() }()
-	if err := p.readMessages(r, in.b); err != nil {
-		return err
+	p := newPlan(g, limits, len(text)/128)
+	if err := read(p, r, text); err != nil {
+		p.release()
+		return nil, err
 	}
 	if limits.ID == 0 {
 		// The topic is made now, when the whole body was read without an error. Who was faster may have
 		// given it another shape.
-		t, err := g.topicToPublish(ctx, name)
+		t, err := g.topicToPublish(ctx, limits.Name)
 		if err != nil {
-			return err
+			p.release()
+			return nil, err
 		}
 		if p.adopt(t); t.Settings.Partitions != limits.Settings.Partitions || t.Settings.MaxMessageBytes != r.maxValue {
+			size := len(p.slots)
 			p.release()
-			p, r.maxValue = newPlan(g, t, len(p.slots)), t.Settings.MaxMessageBytes
-			if err := p.readMessages(r, in.b); err != nil {
-				return err
+			p, r.maxValue = newPlan(g, t, size), t.Settings.MaxMessageBytes
+			if err := read(p, r, text); err != nil {
+				p.release()
+				return nil, err
 			}
 		}
 	}
-	in.release() // the batches hold copies
-	p.send(ctx, c.RealIP())
-	return p.answer(c, o)
+	return p, nil
 }
 
 var itemReaders = sync.Pool{New: func() any { return new(itemReader) }}
@@ -191,12 +206,7 @@ func (p *plan) readArray(r *itemReader) error {
 
 // answer writes the results in the order of the messages.
 func (p *plan) answer(c echo.Context, o batchOptions) error {
-	failed := 0
-	for _, s := range p.slots {
-		if s.result() != nil {
-			failed++
-		}
-	}
+	failed := p.failed()
 	status := http.StatusOK
 	b := make([]byte, 0, 64+72*len(p.slots))
 	b = append(b, '{')
@@ -219,6 +229,17 @@ func (p *plan) answer(c echo.Context, o batchOptions) error {
 	b = append(b, `],"failed":`...)
 	b = strconv.AppendInt(b, int64(failed), 10)
 	return c.Blob(status, kind, append(b, '}', '\n'))
+}
+
+// failed is how many messages are not stored.
+func (p *plan) failed() int {
+	failed := 0
+	for _, s := range p.slots {
+		if s.result() != nil {
+			failed++
+		}
+	}
+	return failed
 }
 
 func (p *plan) appendResults(b []byte) []byte {

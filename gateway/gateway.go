@@ -67,8 +67,10 @@ type Gateway struct {
 	sticky        sticky              // where keyless messages go for the moment
 	codecs        bodyCodecs          // of request bodies
 
-	ready    atomic.Bool   // false from the begin of Stop: /readyz says so
-	draining chan struct{} // closed by Stop: long polls answer, streams end
+	sockets  sync.WaitGroup  // WebSockets, which net/http does not wait for
+	ready    atomic.Bool     // false from the begin of Stop: /readyz says so
+	draining chan struct{}   // closed by Stop: long polls answer, streams end
+	life     context.Context // ends when requests are waited for no longer
 	cancel   context.CancelFunc
 	work     sync.WaitGroup // goroutines of the gateway itself
 	stopped  sync.Once
@@ -123,7 +125,7 @@ func New(cfg Config, store *meta.Store, log *slog.Logger, reg prometheus.Registe
 // serve starts the metadata view, the bus, the router and HTTP.
 func (g *Gateway) serve(ln net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
-	g.cancel = cancel
+	g.life, g.cancel = ctx, cancel
 	g.bus = bus.Connect(g.view, g.cfg.Name, g.log)
 	g.router = router.New(router.Config{Gateway: g.cfg.Name, Instance: g.instance, View: g.view, Look: g.bus.Look, Freed: g.accounts.freed, Log: g.log})
 	g.waits = waiter.New(waiter.Config{Most: g.cfg.MaxWaiting, Router: g.router, Bus: g.bus, Log: g.log})
@@ -208,6 +210,16 @@ func (g *Gateway) stop(ctx context.Context) error {
 	g.push.Stop(ctx) // what is sent has to be settled while there is a router
 	if err := g.server.Shutdown(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("requests were cut off: %w", err), g.server.Close())
+	}
+	sockets := make(chan struct{})
+	g.own(func() {
+		g.sockets.Wait()
+		close(sockets)
+	})
+	select {
+	case <-sockets:
+	case <-ctx.Done():
+		errs = append(errs, fmt.Errorf("WebSockets were cut off: %w", ctx.Err()))
 	}
 	g.cancel()
 	g.router.Close() // what still waits for an answer ends, and so do the handlers that were cut off

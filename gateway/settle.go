@@ -177,12 +177,7 @@ func (s *settlement) count() {
 
 // answer writes an api.SettleAnswer.
 func (s *settlement) answer(c echo.Context) error {
-	failed := 0
-	for _, err := range s.errs {
-		if err != nil {
-			failed++
-		}
-	}
+	b, failed := s.appendResults(append(make([]byte, 0, 64+4*len(s.items)), '{'))
 	if s.single && failed > 0 {
 		return s.errs[0]
 	}
@@ -190,7 +185,13 @@ func (s *settlement) answer(c echo.Context) error {
 	if failed > 0 {
 		status = http.StatusMultiStatus
 	}
-	b := append(make([]byte, 0, 64+4*len(s.items)), `{"results":[`...)
+	return c.JSONBlob(status, append(b, '}', '\n'))
+}
+
+// appendResults appends the fields of an api.SettleAnswer.
+func (s *settlement) appendResults(b []byte) ([]byte, int) {
+	failed := 0
+	b = append(b, `"results":[`...)
 	for i, err := range s.errs {
 		if i > 0 {
 			b = append(b, ',')
@@ -198,6 +199,7 @@ func (s *settlement) answer(c echo.Context) error {
 		b = append(b, '{')
 		switch {
 		case err != nil:
+			failed++
 			b = append(b, `"error":`...)
 			b = appendItemError(b, err)
 		case s.until[i] != 0 && untilNames[s.items[i].Outcome] != "":
@@ -208,8 +210,7 @@ func (s *settlement) answer(c echo.Context) error {
 		b = append(b, '}')
 	}
 	b = append(b, `],"failed":`...)
-	b = strconv.AppendInt(b, int64(failed), 10)
-	return c.JSONBlob(status, append(b, '}', '\n'))
+	return strconv.AppendInt(b, int64(failed), 10), failed
 }
 
 // defaultLease is the group's own lease, for an extend that names none.

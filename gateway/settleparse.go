@@ -167,16 +167,25 @@ func (s *settlement) parseSettle(b []byte) error {
 	if err := scan.End(); err != nil {
 		return invalidJSON(err)
 	}
-	for o := frame.OutcomeAck; o <= frame.OutcomeExtend && bad == nil; o++ {
+	if bad != nil {
+		return bad
+	}
+	return s.parseActs(&parts)
+}
+
+// parseActs reads the list of each act, nil for none.
+func (s *settlement) parseActs(parts *[len(actNames)][]byte) (err error) {
+	var scan jsonscan.Scanner
+	for o := frame.OutcomeAck; o <= frame.OutcomeExtend && err == nil; o++ {
 		if parts[o] != nil {
 			scan.Reset(parts[o])
-			bad = s.parseList(&scan, o)
+			err = s.parseList(&scan, o)
 		}
 	}
-	if bad == nil && len(s.items) == 0 {
-		bad = invalid("", "there is nothing to settle")
+	if err == nil && len(s.items) == 0 {
+		err = invalid("", "there is nothing to settle")
 	}
-	return bad
+	return err
 }
 
 func outcomeOf(name []byte) frame.Outcome {

@@ -26,6 +26,7 @@ const (
 func (g *Gateway) streamRoutes() []route {
 	return []route{
 		{http.MethodGet, "/v1/topics/:topic/groups/:group/stream", g.handleStream, []string{"max_in_flight", "lease", "consumer", "partitions", "encoding"}},
+		{http.MethodGet, "/v1/stream", g.handleSocket, nil},
 	}
 }
 
