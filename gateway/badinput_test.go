@@ -90,7 +90,7 @@ func TestBadPublishes(t *testing.T) {
 		status int
 		code   string
 	}{
-		{single, "x", []string{"Mq-Lane", "high"}, 422, "validation_failed"},
+		{single, "x", []string{"Mq-Lane", "urgent"}, 422, "validation_failed"},
 		{single, "x", []string{"Mq-Delay", "5m"}, 422, "validation_failed"},
 		{single, "x", []string{"Mq-Deliver-At", "2030-01-01T00:00:00Z"}, 422, "validation_failed"},
 		{single, "x", []string{"Mq-Ttl", "5m"}, 422, "validation_failed"},

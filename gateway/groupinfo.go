@@ -46,6 +46,7 @@ func (g *Gateway) describeGroup(ctx context.Context, t meta.Topic, group meta.Gr
 		addFigures(&out.GroupFigures, &one.GroupFigures)
 		out.Partial = out.Partial || one.Error != nil
 	}
+	addLanes(&out)
 	return out
 }
 
@@ -64,11 +65,23 @@ func describeGroupPartition(p mq.PartitionID, f told[*mqpb.GroupFigures], now ti
 	out.Cursor, out.NextOffset = a.GetCursor(), a.GetNext()
 	out.GroupFigures = api.GroupFigures{Lag: a.GetLag(), Ready: a.GetReady(), InFlight: a.GetLeased(), Waiting: a.GetWaiting(), Dead: a.GetDead(),
 		Acked: a.GetAcked(), Expired: a.GetExpired(), Filtered: a.GetFiltered(), Dropped: a.GetDropped(), Discarded: a.GetDiscarded()}
+	for _, l := range a.GetLanes() {
+		out.Lanes.Add(mq.Lane(l.GetLane()).String(), api.LaneFigures{Lag: l.GetLag(), InFlight: l.GetLeased(), Waiting: l.GetWaiting(), Dead: l.GetDead()})
+	}
 	if stamp := a.GetOldestStamp(); stamp > 0 && a.GetLag() > 0 {
 		// Another clock stamped the message: never less than zero, and no finer than is true.
 		out.OldestAge = api.Duration(max(0, now.Sub(time.Unix(0, stamp))).Truncate(time.Millisecond)) // never older than it is
 	}
 	return out
+}
+
+// addLanes sums the lanes of the partitions: all of them if any has another lane than the normal one in use.
+func addLanes(out *api.Group) {
+	for i := range out.Partitions {
+		for lane, f := range out.Partitions[i].Lanes {
+			out.Lanes.Add(lane, f)
+		}
+	}
 }
 
 func addFigures(sum, one *api.GroupFigures) {
@@ -166,7 +179,7 @@ func (g *Gateway) heldPage(ctx context.Context, at *heldPlace, limit uint32) ([]
 	for i, m := range messages {
 		out[i] = api.HeldMessage{ID: mq.MessageID{Partition: p, Number: m.GetOffset()}.String(), Partition: p.Number,
 			Offset: m.GetOffset(), State: m.GetState(), Attempt: m.GetAttempt(), Until: timeOf(m.GetUntil()),
-			Consumer: m.GetConsumer(), Reason: m.GetReason(), Timestamp: timeOf(m.GetStamp())}
+			Consumer: m.GetConsumer(), Reason: m.GetReason(), Lane: mq.Lane(m.GetLane()).String(), Timestamp: timeOf(m.GetStamp())}
 	}
 	return out, nil
 }

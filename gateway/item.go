@@ -15,6 +15,9 @@ import (
 
 const anyPartition = -1
 
+// laneList is how errors name the lanes.
+const laneList = "critical, high, normal, low or background"
+
 // itemReader reads the JSON form of one message (api.PublishItem) after the other, without a copy where
 // that is possible: what it reads points into the input or into the reader, and is valid until the next
 // item.
@@ -109,8 +112,10 @@ func (r *itemReader) field(name []byte) {
 	case "partition":
 		r.readPartition()
 	case "lane":
-		if s, ok := r.string(fieldLane, "lane"); ok && string(s) != "normal" {
-			r.bad("/lane", "lanes come with a later version; only normal is taken")
+		if s, ok := r.string(fieldLane, "lane"); ok {
+			if r.msg.Lane, ok = mq.ParseLane(view(s)); !ok {
+				r.bad("/lane", "must be %s, not %.40q", laneList, s)
+			}
 		}
 	case "delay", "deliver_at", "ttl", "idempotency_key":
 		if !r.scan.Null() {

@@ -95,8 +95,10 @@ func messageFromHeaders(h http.Header, m *mq.Message) (partition int64, err erro
 			return 0, invalid("header/"+name, "%s comes with a later version", name)
 		}
 	}
-	if v := h.Get(headerLane); v != "" && v != "normal" {
-		return 0, invalid("header/"+headerLane, "lanes come with a later version; only normal is taken")
+	if v, ok := h[headerLane]; ok {
+		if m.Lane, ok = mq.ParseLane(v[0]); !ok || len(v) > 1 {
+			return 0, invalid("header/"+headerLane, "must be one of %s, not %.40q", laneList, v[0])
+		}
 	}
 	if v, ok := h[headerKey]; ok {
 		if m.Key, m.HasKey = []byte(v[0]), true; len(v) > 1 || len(m.Key) > mq.MaxKeyBytes {

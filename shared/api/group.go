@@ -17,6 +17,13 @@ type GroupInput struct {
 	Backoff     *BackoffInput    `json:"backoff,omitempty"`
 	MaxInFlight *int             `json:"max_in_flight,omitempty"` // per partition
 	Dead        *DeadLimitsInput `json:"dead,omitempty"`
+	Lanes       *LanesInput      `json:"lanes,omitempty"`
+}
+
+// LanesInput says how deliveries are spread over the lanes.
+type LanesInput struct {
+	Mode    string         `json:"mode,omitempty"`    // weighted or strict
+	Weights map[string]int `json:"weights,omitempty"` // by the lanes' names, 1 to 1000; what is left out keeps its default
 }
 
 // StartInput says where a new group begins.
@@ -56,6 +63,30 @@ type GroupFigures struct {
 	OldestAge Duration `json:"oldest_age"`
 }
 
+// LaneFigures are counts of the messages of one lane.
+type LaneFigures struct {
+	Lag      uint64 `json:"lag"`
+	InFlight uint64 `json:"in_flight"`
+	Waiting  uint64 `json:"waiting"`
+	Dead     uint64 `json:"dead"`
+}
+
+// LaneCounts are figures by lane: of those that have something, and only if another one than normal has.
+type LaneCounts map[string]LaneFigures
+
+// Add adds to the figures of a lane.
+func (c *LaneCounts) Add(lane string, f LaneFigures) {
+	if *c == nil {
+		*c = LaneCounts{}
+	}
+	sum := (*c)[lane]
+	sum.Lag += f.Lag
+	sum.InFlight += f.InFlight
+	sum.Waiting += f.Waiting
+	sum.Dead += f.Dead
+	(*c)[lane] = sum
+}
+
 // Group is one group with its settings and figures. Its ETag is that of the settings.
 type Group struct {
 	Name     string           `json:"name"`
@@ -64,6 +95,7 @@ type Group struct {
 	Paused   bool             `json:"paused"`
 	Settings mq.GroupSettings `json:"settings"`
 	GroupFigures
+	Lanes      LaneCounts       `json:"lanes,omitempty"`
 	Partial    bool             `json:"partial,omitempty"` // some leaders did not answer
 	Partitions []GroupPartition `json:"partitions"`
 }
@@ -74,6 +106,7 @@ type GroupPartition struct {
 	Cursor     uint64 `json:"cursor"` // the lowest offset that is not settled
 	NextOffset uint64 `json:"next_offset"`
 	GroupFigures
+	Lanes LaneCounts `json:"lanes,omitempty"`
 	Error *ItemError `json:"error,omitempty"`
 }
 
@@ -102,6 +135,7 @@ type HeldMessage struct {
 	Until     time.Time `json:"until,omitzero"` // leased: the lease's end; waiting: the retry; dead: since when
 	Consumer  string    `json:"consumer,omitempty"`
 	Reason    string    `json:"reason,omitempty"`
+	Lane      string    `json:"lane"`
 	Timestamp time.Time `json:"timestamp,omitzero"` // when it was published
 }
 

@@ -14,6 +14,7 @@ type PublishItem struct {
 	ContentType string            `json:"content_type,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"`
 	Partition   *uint32           `json:"partition,omitempty"` // default: by the key's hash, or any
+	Lane        string            `json:"lane,omitempty"`      // critical, high, normal (the default), low or background
 }
 
 // PublishBatch is the body of POST /v1/topics/{t}/messages/batch.

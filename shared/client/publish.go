@@ -23,6 +23,7 @@ type Message struct {
 	ContentType string
 	Headers     map[string]string
 	Partition   *uint32 // overrides the choice by key
+	Lane        string  // priority: critical, high, normal, low or background; "" is normal
 }
 
 // Key makes a Message's Key of a text.
@@ -33,7 +34,7 @@ func (m *Message) item() (api.PublishItem, error) {
 	if m.Key != nil && !utf8.ValidString(*m.Key) {
 		return api.PublishItem{}, badMessage("/key", "a key must be UTF-8")
 	}
-	item := api.PublishItem{Key: m.Key, ContentType: m.ContentType, Headers: m.Headers, Partition: m.Partition}
+	item := api.PublishItem{Key: m.Key, ContentType: m.ContentType, Headers: m.Headers, Partition: m.Partition, Lane: m.Lane}
 	text := string(m.Value)
 	if !utf8.ValidString(text) {
 		text, item.Encoding = base64.StdEncoding.EncodeToString(m.Value), api.EncodingBase64
@@ -65,6 +66,9 @@ func (c *Client) Publish(ctx context.Context, topic string, m Message) (api.Publ
 	if m.ContentType != "" {
 		q.header.Set("Content-Type", m.ContentType)
 	}
+	if m.Lane != "" {
+		q.header.Set("Mq-Lane", m.Lane)
+	}
 	if m.Partition != nil {
 		q.header.Set("Mq-Partition", strconv.FormatUint(uint64(*m.Partition), 10))
 	}
@@ -77,7 +81,7 @@ func (c *Client) Publish(ctx context.Context, topic string, m Message) (api.Publ
 // blanks at the ends and everything that is not printable. An x-ndjson body would be taken as a stream.
 func (m *Message) rawSafe() bool {
 	return len(m.Headers) == 0 && (m.Key == nil || headerSafe(*m.Key)) &&
-		(m.ContentType == "" || headerSafe(m.ContentType)) && !strings.Contains(strings.ToLower(m.ContentType), "ndjson")
+		(m.Lane == "" || headerSafe(m.Lane)) && (m.ContentType == "" || headerSafe(m.ContentType)) && !strings.Contains(strings.ToLower(m.ContentType), "ndjson")
 }
 
 func headerSafe(s string) bool {

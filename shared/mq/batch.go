@@ -278,7 +278,7 @@ func (b *Batch) EachOrder(f func(i int, lane Lane, key []byte, hasKey bool)) err
 			r.Uvarint()
 		}
 		if flags&hasIdempotency != 0 {
-			r.Take(16)
+			r.Take(16 + 8)
 		}
 		if r.err != nil || lane >= Lanes || flags >= hasIdempotency<<1 {
 			return fmt.Errorf("%w: message %d of %d", ErrBatchIndex, i, b.Count)

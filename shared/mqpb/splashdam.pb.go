@@ -1403,11 +1403,13 @@ type GroupFigures struct {
 	Dead        uint64                 `protobuf:"varint,10,opt,name=dead,proto3" json:"dead,omitempty"`
 	OldestStamp int64                  `protobuf:"varint,11,opt,name=oldest_stamp,json=oldestStamp,proto3" json:"oldest_stamp,omitempty"` // of the message at cursor, Unix ns, 0 for none
 	// How many were settled in which way since the group was made.
-	Acked         uint64 `protobuf:"varint,12,opt,name=acked,proto3" json:"acked,omitempty"`
-	Expired       uint64 `protobuf:"varint,13,opt,name=expired,proto3" json:"expired,omitempty"`
-	Filtered      uint64 `protobuf:"varint,14,opt,name=filtered,proto3" json:"filtered,omitempty"`
-	Dropped       uint64 `protobuf:"varint,15,opt,name=dropped,proto3" json:"dropped,omitempty"`
-	Discarded     uint64 `protobuf:"varint,16,opt,name=discarded,proto3" json:"discarded,omitempty"`
+	Acked         uint64         `protobuf:"varint,12,opt,name=acked,proto3" json:"acked,omitempty"`
+	Expired       uint64         `protobuf:"varint,13,opt,name=expired,proto3" json:"expired,omitempty"`
+	Filtered      uint64         `protobuf:"varint,14,opt,name=filtered,proto3" json:"filtered,omitempty"`
+	Dropped       uint64         `protobuf:"varint,15,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	Discarded     uint64         `protobuf:"varint,16,opt,name=discarded,proto3" json:"discarded,omitempty"`
+	Lanes         []*LaneFigures `protobuf:"bytes,20,rep,name=lanes,proto3" json:"lanes,omitempty"`    // of lanes that have something, if any but normal has
+	Parked        uint64         `protobuf:"varint,21,opt,name=parked,proto3" json:"parked,omitempty"` // known to wait behind another message of their key
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1554,6 +1556,96 @@ func (x *GroupFigures) GetDiscarded() uint64 {
 	return 0
 }
 
+func (x *GroupFigures) GetLanes() []*LaneFigures {
+	if x != nil {
+		return x.Lanes
+	}
+	return nil
+}
+
+func (x *GroupFigures) GetParked() uint64 {
+	if x != nil {
+		return x.Parked
+	}
+	return 0
+}
+
+type LaneFigures struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lane          uint32                 `protobuf:"varint,1,opt,name=lane,proto3" json:"lane,omitempty"`
+	Lag           uint64                 `protobuf:"varint,2,opt,name=lag,proto3" json:"lag,omitempty"`
+	Leased        uint64                 `protobuf:"varint,3,opt,name=leased,proto3" json:"leased,omitempty"`
+	Waiting       uint64                 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Dead          uint64                 `protobuf:"varint,5,opt,name=dead,proto3" json:"dead,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaneFigures) Reset() {
+	*x = LaneFigures{}
+	mi := &file_splashdam_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaneFigures) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaneFigures) ProtoMessage() {}
+
+func (x *LaneFigures) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaneFigures.ProtoReflect.Descriptor instead.
+func (*LaneFigures) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *LaneFigures) GetLane() uint32 {
+	if x != nil {
+		return x.Lane
+	}
+	return 0
+}
+
+func (x *LaneFigures) GetLag() uint64 {
+	if x != nil {
+		return x.Lag
+	}
+	return 0
+}
+
+func (x *LaneFigures) GetLeased() uint64 {
+	if x != nil {
+		return x.Leased
+	}
+	return 0
+}
+
+func (x *LaneFigures) GetWaiting() uint64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *LaneFigures) GetDead() uint64 {
+	if x != nil {
+		return x.Dead
+	}
+	return 0
+}
+
 type HeldMessagesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -1568,7 +1660,7 @@ type HeldMessagesRequest struct {
 
 func (x *HeldMessagesRequest) Reset() {
 	*x = HeldMessagesRequest{}
-	mi := &file_splashdam_proto_msgTypes[25]
+	mi := &file_splashdam_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1672,7 @@ func (x *HeldMessagesRequest) String() string {
 func (*HeldMessagesRequest) ProtoMessage() {}
 
 func (x *HeldMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[25]
+	mi := &file_splashdam_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1685,7 @@ func (x *HeldMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldMessagesRequest.ProtoReflect.Descriptor instead.
 func (*HeldMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{25}
+	return file_splashdam_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HeldMessagesRequest) GetPartition() *Partition {
@@ -1647,7 +1739,7 @@ type HeldMessagesResponse struct {
 
 func (x *HeldMessagesResponse) Reset() {
 	*x = HeldMessagesResponse{}
-	mi := &file_splashdam_proto_msgTypes[26]
+	mi := &file_splashdam_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1751,7 @@ func (x *HeldMessagesResponse) String() string {
 func (*HeldMessagesResponse) ProtoMessage() {}
 
 func (x *HeldMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[26]
+	mi := &file_splashdam_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1764,7 @@ func (x *HeldMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldMessagesResponse.ProtoReflect.Descriptor instead.
 func (*HeldMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{26}
+	return file_splashdam_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HeldMessagesResponse) GetMessages() []*HeldMessage {
@@ -1691,13 +1783,15 @@ type HeldMessage struct {
 	Consumer      string                 `protobuf:"bytes,5,opt,name=consumer,proto3" json:"consumer,omitempty"`
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	Stamp         int64                  `protobuf:"varint,7,opt,name=stamp,proto3" json:"stamp,omitempty"`
+	Lane          uint32                 `protobuf:"varint,8,opt,name=lane,proto3" json:"lane,omitempty"`
+	Behind        uint64                 `protobuf:"varint,9,opt,name=behind,proto3" json:"behind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeldMessage) Reset() {
 	*x = HeldMessage{}
-	mi := &file_splashdam_proto_msgTypes[27]
+	mi := &file_splashdam_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +1803,7 @@ func (x *HeldMessage) String() string {
 func (*HeldMessage) ProtoMessage() {}
 
 func (x *HeldMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[27]
+	mi := &file_splashdam_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +1816,7 @@ func (x *HeldMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldMessage.ProtoReflect.Descriptor instead.
 func (*HeldMessage) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{27}
+	return file_splashdam_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HeldMessage) GetOffset() uint64 {
@@ -1774,6 +1868,20 @@ func (x *HeldMessage) GetStamp() int64 {
 	return 0
 }
 
+func (x *HeldMessage) GetLane() uint32 {
+	if x != nil {
+		return x.Lane
+	}
+	return 0
+}
+
+func (x *HeldMessage) GetBehind() uint64 {
+	if x != nil {
+		return x.Behind
+	}
+	return 0
+}
+
 // DeadFilter chooses dead letters; what is not set does not matter.
 type DeadFilter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1790,7 +1898,7 @@ type DeadFilter struct {
 
 func (x *DeadFilter) Reset() {
 	*x = DeadFilter{}
-	mi := &file_splashdam_proto_msgTypes[28]
+	mi := &file_splashdam_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +1910,7 @@ func (x *DeadFilter) String() string {
 func (*DeadFilter) ProtoMessage() {}
 
 func (x *DeadFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[28]
+	mi := &file_splashdam_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,7 +1923,7 @@ func (x *DeadFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadFilter.ProtoReflect.Descriptor instead.
 func (*DeadFilter) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{28}
+	return file_splashdam_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeadFilter) GetReason() string {
@@ -1883,7 +1991,7 @@ type DeadLettersRequest struct {
 
 func (x *DeadLettersRequest) Reset() {
 	*x = DeadLettersRequest{}
-	mi := &file_splashdam_proto_msgTypes[29]
+	mi := &file_splashdam_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +2003,7 @@ func (x *DeadLettersRequest) String() string {
 func (*DeadLettersRequest) ProtoMessage() {}
 
 func (x *DeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[29]
+	mi := &file_splashdam_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +2016,7 @@ func (x *DeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*DeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{29}
+	return file_splashdam_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeadLettersRequest) GetPartition() *Partition {
@@ -1978,7 +2086,7 @@ type DeadLettersResponse struct {
 
 func (x *DeadLettersResponse) Reset() {
 	*x = DeadLettersResponse{}
-	mi := &file_splashdam_proto_msgTypes[30]
+	mi := &file_splashdam_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2098,7 @@ func (x *DeadLettersResponse) String() string {
 func (*DeadLettersResponse) ProtoMessage() {}
 
 func (x *DeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[30]
+	mi := &file_splashdam_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2111,7 @@ func (x *DeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*DeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{30}
+	return file_splashdam_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeadLettersResponse) GetMatched() uint64 {
@@ -2038,7 +2146,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_splashdam_proto_msgTypes[31]
+	mi := &file_splashdam_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2158,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[31]
+	mi := &file_splashdam_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2171,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{31}
+	return file_splashdam_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExplainRequest) GetPartition() *Partition {
@@ -2106,7 +2214,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_splashdam_proto_msgTypes[32]
+	mi := &file_splashdam_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2118,7 +2226,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[32]
+	mi := &file_splashdam_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2131,7 +2239,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{32}
+	return file_splashdam_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExplainResponse) GetState() string {
@@ -2221,7 +2329,7 @@ type LaneCount struct {
 
 func (x *LaneCount) Reset() {
 	*x = LaneCount{}
-	mi := &file_splashdam_proto_msgTypes[33]
+	mi := &file_splashdam_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2233,7 +2341,7 @@ func (x *LaneCount) String() string {
 func (*LaneCount) ProtoMessage() {}
 
 func (x *LaneCount) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[33]
+	mi := &file_splashdam_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2246,7 +2354,7 @@ func (x *LaneCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneCount.ProtoReflect.Descriptor instead.
 func (*LaneCount) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{33}
+	return file_splashdam_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LaneCount) GetLane() string {
@@ -2272,7 +2380,7 @@ type PartitionFiguresRequest struct {
 
 func (x *PartitionFiguresRequest) Reset() {
 	*x = PartitionFiguresRequest{}
-	mi := &file_splashdam_proto_msgTypes[34]
+	mi := &file_splashdam_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +2392,7 @@ func (x *PartitionFiguresRequest) String() string {
 func (*PartitionFiguresRequest) ProtoMessage() {}
 
 func (x *PartitionFiguresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[34]
+	mi := &file_splashdam_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +2405,7 @@ func (x *PartitionFiguresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFiguresRequest.ProtoReflect.Descriptor instead.
 func (*PartitionFiguresRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{34}
+	return file_splashdam_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PartitionFiguresRequest) GetPartitions() []*Partition {
@@ -2316,7 +2424,7 @@ type PartitionFiguresResponse struct {
 
 func (x *PartitionFiguresResponse) Reset() {
 	*x = PartitionFiguresResponse{}
-	mi := &file_splashdam_proto_msgTypes[35]
+	mi := &file_splashdam_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2436,7 @@ func (x *PartitionFiguresResponse) String() string {
 func (*PartitionFiguresResponse) ProtoMessage() {}
 
 func (x *PartitionFiguresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[35]
+	mi := &file_splashdam_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2449,7 @@ func (x *PartitionFiguresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFiguresResponse.ProtoReflect.Descriptor instead.
 func (*PartitionFiguresResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{35}
+	return file_splashdam_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PartitionFiguresResponse) GetFigures() []*PartitionFigures {
@@ -2372,7 +2480,7 @@ type PartitionFigures struct {
 
 func (x *PartitionFigures) Reset() {
 	*x = PartitionFigures{}
-	mi := &file_splashdam_proto_msgTypes[36]
+	mi := &file_splashdam_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2492,7 @@ func (x *PartitionFigures) String() string {
 func (*PartitionFigures) ProtoMessage() {}
 
 func (x *PartitionFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[36]
+	mi := &file_splashdam_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2505,7 @@ func (x *PartitionFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFigures.ProtoReflect.Descriptor instead.
 func (*PartitionFigures) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{36}
+	return file_splashdam_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PartitionFigures) GetPartition() *Partition {
@@ -2502,7 +2610,7 @@ type FollowerFigures struct {
 
 func (x *FollowerFigures) Reset() {
 	*x = FollowerFigures{}
-	mi := &file_splashdam_proto_msgTypes[37]
+	mi := &file_splashdam_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2514,7 +2622,7 @@ func (x *FollowerFigures) String() string {
 func (*FollowerFigures) ProtoMessage() {}
 
 func (x *FollowerFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[37]
+	mi := &file_splashdam_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2527,7 +2635,7 @@ func (x *FollowerFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerFigures.ProtoReflect.Descriptor instead.
 func (*FollowerFigures) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{37}
+	return file_splashdam_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FollowerFigures) GetNode() string {
@@ -2563,7 +2671,7 @@ type ChangeScheduledRequest struct {
 
 func (x *ChangeScheduledRequest) Reset() {
 	*x = ChangeScheduledRequest{}
-	mi := &file_splashdam_proto_msgTypes[38]
+	mi := &file_splashdam_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2575,7 +2683,7 @@ func (x *ChangeScheduledRequest) String() string {
 func (*ChangeScheduledRequest) ProtoMessage() {}
 
 func (x *ChangeScheduledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[38]
+	mi := &file_splashdam_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2588,7 +2696,7 @@ func (x *ChangeScheduledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeScheduledRequest.ProtoReflect.Descriptor instead.
 func (*ChangeScheduledRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{38}
+	return file_splashdam_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ChangeScheduledRequest) GetPartition() *Partition {
@@ -2628,7 +2736,7 @@ type ChangeScheduledResponse struct {
 
 func (x *ChangeScheduledResponse) Reset() {
 	*x = ChangeScheduledResponse{}
-	mi := &file_splashdam_proto_msgTypes[39]
+	mi := &file_splashdam_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +2748,7 @@ func (x *ChangeScheduledResponse) String() string {
 func (*ChangeScheduledResponse) ProtoMessage() {}
 
 func (x *ChangeScheduledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[39]
+	mi := &file_splashdam_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +2761,7 @@ func (x *ChangeScheduledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeScheduledResponse.ProtoReflect.Descriptor instead.
 func (*ChangeScheduledResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{39}
+	return file_splashdam_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ChangeScheduledResponse) GetDue() int64 {
@@ -2675,7 +2783,7 @@ type ListScheduledRequest struct {
 
 func (x *ListScheduledRequest) Reset() {
 	*x = ListScheduledRequest{}
-	mi := &file_splashdam_proto_msgTypes[40]
+	mi := &file_splashdam_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2687,7 +2795,7 @@ func (x *ListScheduledRequest) String() string {
 func (*ListScheduledRequest) ProtoMessage() {}
 
 func (x *ListScheduledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[40]
+	mi := &file_splashdam_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2700,7 +2808,7 @@ func (x *ListScheduledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScheduledRequest.ProtoReflect.Descriptor instead.
 func (*ListScheduledRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{40}
+	return file_splashdam_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListScheduledRequest) GetPartition() *Partition {
@@ -2740,7 +2848,7 @@ type ListScheduledResponse struct {
 
 func (x *ListScheduledResponse) Reset() {
 	*x = ListScheduledResponse{}
-	mi := &file_splashdam_proto_msgTypes[41]
+	mi := &file_splashdam_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2752,7 +2860,7 @@ func (x *ListScheduledResponse) String() string {
 func (*ListScheduledResponse) ProtoMessage() {}
 
 func (x *ListScheduledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[41]
+	mi := &file_splashdam_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2765,7 +2873,7 @@ func (x *ListScheduledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScheduledResponse.ProtoReflect.Descriptor instead.
 func (*ListScheduledResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{41}
+	return file_splashdam_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListScheduledResponse) GetPending() []*PendingSchedule {
@@ -2785,7 +2893,7 @@ type PendingSchedule struct {
 
 func (x *PendingSchedule) Reset() {
 	*x = PendingSchedule{}
-	mi := &file_splashdam_proto_msgTypes[42]
+	mi := &file_splashdam_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +2905,7 @@ func (x *PendingSchedule) String() string {
 func (*PendingSchedule) ProtoMessage() {}
 
 func (x *PendingSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[42]
+	mi := &file_splashdam_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +2918,7 @@ func (x *PendingSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingSchedule.ProtoReflect.Descriptor instead.
 func (*PendingSchedule) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{42}
+	return file_splashdam_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PendingSchedule) GetNumber() uint64 {
@@ -2837,7 +2945,7 @@ type FindScheduledRequest struct {
 
 func (x *FindScheduledRequest) Reset() {
 	*x = FindScheduledRequest{}
-	mi := &file_splashdam_proto_msgTypes[43]
+	mi := &file_splashdam_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2849,7 +2957,7 @@ func (x *FindScheduledRequest) String() string {
 func (*FindScheduledRequest) ProtoMessage() {}
 
 func (x *FindScheduledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[43]
+	mi := &file_splashdam_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2862,7 +2970,7 @@ func (x *FindScheduledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindScheduledRequest.ProtoReflect.Descriptor instead.
 func (*FindScheduledRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{43}
+	return file_splashdam_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FindScheduledRequest) GetPartition() *Partition {
@@ -2892,7 +3000,7 @@ type FindScheduledResponse struct {
 
 func (x *FindScheduledResponse) Reset() {
 	*x = FindScheduledResponse{}
-	mi := &file_splashdam_proto_msgTypes[44]
+	mi := &file_splashdam_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2904,7 +3012,7 @@ func (x *FindScheduledResponse) String() string {
 func (*FindScheduledResponse) ProtoMessage() {}
 
 func (x *FindScheduledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[44]
+	mi := &file_splashdam_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2917,7 +3025,7 @@ func (x *FindScheduledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindScheduledResponse.ProtoReflect.Descriptor instead.
 func (*FindScheduledResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{44}
+	return file_splashdam_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FindScheduledResponse) GetReleased() bool {
@@ -2967,7 +3075,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_splashdam_proto_msgTypes[45]
+	mi := &file_splashdam_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3087,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[45]
+	mi := &file_splashdam_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3100,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{45}
+	return file_splashdam_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TraceRequest) GetPartition() *Partition {
@@ -3036,7 +3144,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_splashdam_proto_msgTypes[46]
+	mi := &file_splashdam_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3048,7 +3156,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[46]
+	mi := &file_splashdam_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3061,7 +3169,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{46}
+	return file_splashdam_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TraceResponse) GetEvents() []*TraceEvent {
@@ -3119,7 +3227,7 @@ type TraceEvent struct {
 
 func (x *TraceEvent) Reset() {
 	*x = TraceEvent{}
-	mi := &file_splashdam_proto_msgTypes[47]
+	mi := &file_splashdam_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3131,7 +3239,7 @@ func (x *TraceEvent) String() string {
 func (*TraceEvent) ProtoMessage() {}
 
 func (x *TraceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[47]
+	mi := &file_splashdam_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3144,7 +3252,7 @@ func (x *TraceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceEvent.ProtoReflect.Descriptor instead.
 func (*TraceEvent) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{47}
+	return file_splashdam_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TraceEvent) GetAt() int64 {
@@ -3245,7 +3353,7 @@ type TraceGroup struct {
 
 func (x *TraceGroup) Reset() {
 	*x = TraceGroup{}
-	mi := &file_splashdam_proto_msgTypes[48]
+	mi := &file_splashdam_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3257,7 +3365,7 @@ func (x *TraceGroup) String() string {
 func (*TraceGroup) ProtoMessage() {}
 
 func (x *TraceGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[48]
+	mi := &file_splashdam_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3270,7 +3378,7 @@ func (x *TraceGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceGroup.ProtoReflect.Descriptor instead.
 func (*TraceGroup) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{48}
+	return file_splashdam_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *TraceGroup) GetGroup() uint64 {
@@ -3326,7 +3434,7 @@ type SettlementsRequest struct {
 
 func (x *SettlementsRequest) Reset() {
 	*x = SettlementsRequest{}
-	mi := &file_splashdam_proto_msgTypes[49]
+	mi := &file_splashdam_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3338,7 +3446,7 @@ func (x *SettlementsRequest) String() string {
 func (*SettlementsRequest) ProtoMessage() {}
 
 func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[49]
+	mi := &file_splashdam_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3351,7 +3459,7 @@ func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsRequest.ProtoReflect.Descriptor instead.
 func (*SettlementsRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{49}
+	return file_splashdam_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SettlementsRequest) GetPartition() *Partition {
@@ -3384,7 +3492,7 @@ type SettlementsResponse struct {
 
 func (x *SettlementsResponse) Reset() {
 	*x = SettlementsResponse{}
-	mi := &file_splashdam_proto_msgTypes[50]
+	mi := &file_splashdam_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3396,7 +3504,7 @@ func (x *SettlementsResponse) String() string {
 func (*SettlementsResponse) ProtoMessage() {}
 
 func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[50]
+	mi := &file_splashdam_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3409,7 +3517,7 @@ func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsResponse.ProtoReflect.Descriptor instead.
 func (*SettlementsResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{50}
+	return file_splashdam_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SettlementsResponse) GetSettlements() []*Settlement {
@@ -3432,7 +3540,7 @@ type Settlement struct {
 
 func (x *Settlement) Reset() {
 	*x = Settlement{}
-	mi := &file_splashdam_proto_msgTypes[51]
+	mi := &file_splashdam_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3444,7 +3552,7 @@ func (x *Settlement) String() string {
 func (*Settlement) ProtoMessage() {}
 
 func (x *Settlement) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[51]
+	mi := &file_splashdam_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3457,7 +3565,7 @@ func (x *Settlement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settlement.ProtoReflect.Descriptor instead.
 func (*Settlement) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{51}
+	return file_splashdam_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Settlement) GetOffset() uint64 {
@@ -3508,7 +3616,7 @@ type ReadSegmentRequest struct {
 
 func (x *ReadSegmentRequest) Reset() {
 	*x = ReadSegmentRequest{}
-	mi := &file_splashdam_proto_msgTypes[52]
+	mi := &file_splashdam_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3520,7 +3628,7 @@ func (x *ReadSegmentRequest) String() string {
 func (*ReadSegmentRequest) ProtoMessage() {}
 
 func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[52]
+	mi := &file_splashdam_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3533,7 +3641,7 @@ func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentRequest.ProtoReflect.Descriptor instead.
 func (*ReadSegmentRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{52}
+	return file_splashdam_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ReadSegmentRequest) GetSegment() uint64 {
@@ -3582,7 +3690,7 @@ type ReadSegmentResponse struct {
 
 func (x *ReadSegmentResponse) Reset() {
 	*x = ReadSegmentResponse{}
-	mi := &file_splashdam_proto_msgTypes[53]
+	mi := &file_splashdam_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3594,7 +3702,7 @@ func (x *ReadSegmentResponse) String() string {
 func (*ReadSegmentResponse) ProtoMessage() {}
 
 func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[53]
+	mi := &file_splashdam_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3607,7 +3715,7 @@ func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentResponse.ProtoReflect.Descriptor instead.
 func (*ReadSegmentResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{53}
+	return file_splashdam_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ReadSegmentResponse) GetKnown() bool {
@@ -3643,7 +3751,7 @@ type CopyEntriesRequest struct {
 
 func (x *CopyEntriesRequest) Reset() {
 	*x = CopyEntriesRequest{}
-	mi := &file_splashdam_proto_msgTypes[54]
+	mi := &file_splashdam_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3655,7 +3763,7 @@ func (x *CopyEntriesRequest) String() string {
 func (*CopyEntriesRequest) ProtoMessage() {}
 
 func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[54]
+	mi := &file_splashdam_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3668,7 +3776,7 @@ func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesRequest.ProtoReflect.Descriptor instead.
 func (*CopyEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{54}
+	return file_splashdam_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CopyEntriesRequest) GetSegment() uint64 {
@@ -3710,7 +3818,7 @@ type CopyEntriesResponse struct {
 
 func (x *CopyEntriesResponse) Reset() {
 	*x = CopyEntriesResponse{}
-	mi := &file_splashdam_proto_msgTypes[55]
+	mi := &file_splashdam_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3722,7 +3830,7 @@ func (x *CopyEntriesResponse) String() string {
 func (*CopyEntriesResponse) ProtoMessage() {}
 
 func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[55]
+	mi := &file_splashdam_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3735,7 +3843,7 @@ func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesResponse.ProtoReflect.Descriptor instead.
 func (*CopyEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{55}
+	return file_splashdam_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CopyEntriesResponse) GetKnown() bool {
@@ -3859,7 +3967,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"partitions\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x04R\x05group\"L\n" +
 	"\x14GroupFiguresResponse\x124\n" +
-	"\afigures\x18\x01 \x03(\v2\x1a.splashdam.v1.GroupFiguresR\afigures\"\xb2\x03\n" +
+	"\afigures\x18\x01 \x03(\v2\x1a.splashdam.v1.GroupFiguresR\afigures\"\xfb\x03\n" +
 	"\fGroupFigures\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x16\n" +
@@ -3877,7 +3985,15 @@ const file_splashdam_proto_rawDesc = "" +
 	"\aexpired\x18\r \x01(\x04R\aexpired\x12\x1a\n" +
 	"\bfiltered\x18\x0e \x01(\x04R\bfiltered\x12\x18\n" +
 	"\adropped\x18\x0f \x01(\x04R\adropped\x12\x1c\n" +
-	"\tdiscarded\x18\x10 \x01(\x04R\tdiscarded\"\xd4\x01\n" +
+	"\tdiscarded\x18\x10 \x01(\x04R\tdiscarded\x12/\n" +
+	"\x05lanes\x18\x14 \x03(\v2\x19.splashdam.v1.LaneFiguresR\x05lanes\x12\x16\n" +
+	"\x06parked\x18\x15 \x01(\x04R\x06parked\"y\n" +
+	"\vLaneFigures\x12\x12\n" +
+	"\x04lane\x18\x01 \x01(\rR\x04lane\x12\x10\n" +
+	"\x03lag\x18\x02 \x01(\x04R\x03lag\x12\x16\n" +
+	"\x06leased\x18\x03 \x01(\x04R\x06leased\x12\x18\n" +
+	"\awaiting\x18\x04 \x01(\x04R\awaiting\x12\x12\n" +
+	"\x04dead\x18\x05 \x01(\x04R\x04dead\"\xd4\x01\n" +
 	"\x13HeldMessagesRequest\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x04R\x05group\x12\x14\n" +
@@ -3886,7 +4002,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x05limit\x18\x05 \x01(\rR\x05limit\x120\n" +
 	"\x06filter\x18\x06 \x01(\v2\x18.splashdam.v1.DeadFilterR\x06filter\"M\n" +
 	"\x14HeldMessagesResponse\x125\n" +
-	"\bmessages\x18\x01 \x03(\v2\x19.splashdam.v1.HeldMessageR\bmessages\"\xb5\x01\n" +
+	"\bmessages\x18\x01 \x03(\v2\x19.splashdam.v1.HeldMessageR\bmessages\"\xe1\x01\n" +
 	"\vHeldMessage\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -3894,7 +4010,9 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x05until\x18\x04 \x01(\x03R\x05until\x12\x1a\n" +
 	"\bconsumer\x18\x05 \x01(\tR\bconsumer\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05stamp\x18\a \x01(\x03R\x05stamp\"\xb2\x01\n" +
+	"\x05stamp\x18\a \x01(\x03R\x05stamp\x12\x12\n" +
+	"\x04lane\x18\b \x01(\rR\x04lane\x12\x16\n" +
+	"\x06behind\x18\t \x01(\x04R\x06behind\"\xb2\x01\n" +
 	"\n" +
 	"DeadFilter\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
@@ -4087,7 +4205,7 @@ func file_splashdam_proto_rawDescGZIP() []byte {
 	return file_splashdam_proto_rawDescData
 }
 
-var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_splashdam_proto_goTypes = []any{
 	(*Raw)(nil),                      // 0: splashdam.v1.Raw
 	(*Partition)(nil),                // 1: splashdam.v1.Partition
@@ -4114,37 +4232,38 @@ var file_splashdam_proto_goTypes = []any{
 	(*GroupFiguresRequest)(nil),      // 22: splashdam.v1.GroupFiguresRequest
 	(*GroupFiguresResponse)(nil),     // 23: splashdam.v1.GroupFiguresResponse
 	(*GroupFigures)(nil),             // 24: splashdam.v1.GroupFigures
-	(*HeldMessagesRequest)(nil),      // 25: splashdam.v1.HeldMessagesRequest
-	(*HeldMessagesResponse)(nil),     // 26: splashdam.v1.HeldMessagesResponse
-	(*HeldMessage)(nil),              // 27: splashdam.v1.HeldMessage
-	(*DeadFilter)(nil),               // 28: splashdam.v1.DeadFilter
-	(*DeadLettersRequest)(nil),       // 29: splashdam.v1.DeadLettersRequest
-	(*DeadLettersResponse)(nil),      // 30: splashdam.v1.DeadLettersResponse
-	(*ExplainRequest)(nil),           // 31: splashdam.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 32: splashdam.v1.ExplainResponse
-	(*LaneCount)(nil),                // 33: splashdam.v1.LaneCount
-	(*PartitionFiguresRequest)(nil),  // 34: splashdam.v1.PartitionFiguresRequest
-	(*PartitionFiguresResponse)(nil), // 35: splashdam.v1.PartitionFiguresResponse
-	(*PartitionFigures)(nil),         // 36: splashdam.v1.PartitionFigures
-	(*FollowerFigures)(nil),          // 37: splashdam.v1.FollowerFigures
-	(*ChangeScheduledRequest)(nil),   // 38: splashdam.v1.ChangeScheduledRequest
-	(*ChangeScheduledResponse)(nil),  // 39: splashdam.v1.ChangeScheduledResponse
-	(*ListScheduledRequest)(nil),     // 40: splashdam.v1.ListScheduledRequest
-	(*ListScheduledResponse)(nil),    // 41: splashdam.v1.ListScheduledResponse
-	(*PendingSchedule)(nil),          // 42: splashdam.v1.PendingSchedule
-	(*FindScheduledRequest)(nil),     // 43: splashdam.v1.FindScheduledRequest
-	(*FindScheduledResponse)(nil),    // 44: splashdam.v1.FindScheduledResponse
-	(*TraceRequest)(nil),             // 45: splashdam.v1.TraceRequest
-	(*TraceResponse)(nil),            // 46: splashdam.v1.TraceResponse
-	(*TraceEvent)(nil),               // 47: splashdam.v1.TraceEvent
-	(*TraceGroup)(nil),               // 48: splashdam.v1.TraceGroup
-	(*SettlementsRequest)(nil),       // 49: splashdam.v1.SettlementsRequest
-	(*SettlementsResponse)(nil),      // 50: splashdam.v1.SettlementsResponse
-	(*Settlement)(nil),               // 51: splashdam.v1.Settlement
-	(*ReadSegmentRequest)(nil),       // 52: splashdam.v1.ReadSegmentRequest
-	(*ReadSegmentResponse)(nil),      // 53: splashdam.v1.ReadSegmentResponse
-	(*CopyEntriesRequest)(nil),       // 54: splashdam.v1.CopyEntriesRequest
-	(*CopyEntriesResponse)(nil),      // 55: splashdam.v1.CopyEntriesResponse
+	(*LaneFigures)(nil),              // 25: splashdam.v1.LaneFigures
+	(*HeldMessagesRequest)(nil),      // 26: splashdam.v1.HeldMessagesRequest
+	(*HeldMessagesResponse)(nil),     // 27: splashdam.v1.HeldMessagesResponse
+	(*HeldMessage)(nil),              // 28: splashdam.v1.HeldMessage
+	(*DeadFilter)(nil),               // 29: splashdam.v1.DeadFilter
+	(*DeadLettersRequest)(nil),       // 30: splashdam.v1.DeadLettersRequest
+	(*DeadLettersResponse)(nil),      // 31: splashdam.v1.DeadLettersResponse
+	(*ExplainRequest)(nil),           // 32: splashdam.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 33: splashdam.v1.ExplainResponse
+	(*LaneCount)(nil),                // 34: splashdam.v1.LaneCount
+	(*PartitionFiguresRequest)(nil),  // 35: splashdam.v1.PartitionFiguresRequest
+	(*PartitionFiguresResponse)(nil), // 36: splashdam.v1.PartitionFiguresResponse
+	(*PartitionFigures)(nil),         // 37: splashdam.v1.PartitionFigures
+	(*FollowerFigures)(nil),          // 38: splashdam.v1.FollowerFigures
+	(*ChangeScheduledRequest)(nil),   // 39: splashdam.v1.ChangeScheduledRequest
+	(*ChangeScheduledResponse)(nil),  // 40: splashdam.v1.ChangeScheduledResponse
+	(*ListScheduledRequest)(nil),     // 41: splashdam.v1.ListScheduledRequest
+	(*ListScheduledResponse)(nil),    // 42: splashdam.v1.ListScheduledResponse
+	(*PendingSchedule)(nil),          // 43: splashdam.v1.PendingSchedule
+	(*FindScheduledRequest)(nil),     // 44: splashdam.v1.FindScheduledRequest
+	(*FindScheduledResponse)(nil),    // 45: splashdam.v1.FindScheduledResponse
+	(*TraceRequest)(nil),             // 46: splashdam.v1.TraceRequest
+	(*TraceResponse)(nil),            // 47: splashdam.v1.TraceResponse
+	(*TraceEvent)(nil),               // 48: splashdam.v1.TraceEvent
+	(*TraceGroup)(nil),               // 49: splashdam.v1.TraceGroup
+	(*SettlementsRequest)(nil),       // 50: splashdam.v1.SettlementsRequest
+	(*SettlementsResponse)(nil),      // 51: splashdam.v1.SettlementsResponse
+	(*Settlement)(nil),               // 52: splashdam.v1.Settlement
+	(*ReadSegmentRequest)(nil),       // 53: splashdam.v1.ReadSegmentRequest
+	(*ReadSegmentResponse)(nil),      // 54: splashdam.v1.ReadSegmentResponse
+	(*CopyEntriesRequest)(nil),       // 55: splashdam.v1.CopyEntriesRequest
+	(*CopyEntriesResponse)(nil),      // 56: splashdam.v1.CopyEntriesResponse
 }
 var file_splashdam_proto_depIdxs = []int32{
 	1,  // 0: splashdam.v1.Segment.partition:type_name -> splashdam.v1.Partition
@@ -4172,74 +4291,75 @@ var file_splashdam_proto_depIdxs = []int32{
 	1,  // 22: splashdam.v1.GroupFiguresRequest.partitions:type_name -> splashdam.v1.Partition
 	24, // 23: splashdam.v1.GroupFiguresResponse.figures:type_name -> splashdam.v1.GroupFigures
 	1,  // 24: splashdam.v1.GroupFigures.partition:type_name -> splashdam.v1.Partition
-	1,  // 25: splashdam.v1.HeldMessagesRequest.partition:type_name -> splashdam.v1.Partition
-	28, // 26: splashdam.v1.HeldMessagesRequest.filter:type_name -> splashdam.v1.DeadFilter
-	27, // 27: splashdam.v1.HeldMessagesResponse.messages:type_name -> splashdam.v1.HeldMessage
-	1,  // 28: splashdam.v1.DeadLettersRequest.partition:type_name -> splashdam.v1.Partition
-	28, // 29: splashdam.v1.DeadLettersRequest.filter:type_name -> splashdam.v1.DeadFilter
-	1,  // 30: splashdam.v1.ExplainRequest.partition:type_name -> splashdam.v1.Partition
-	33, // 31: splashdam.v1.ExplainResponse.ahead:type_name -> splashdam.v1.LaneCount
-	1,  // 32: splashdam.v1.PartitionFiguresRequest.partitions:type_name -> splashdam.v1.Partition
-	36, // 33: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
-	1,  // 34: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
-	37, // 35: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
-	1,  // 36: splashdam.v1.ChangeScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	1,  // 37: splashdam.v1.ListScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	42, // 38: splashdam.v1.ListScheduledResponse.pending:type_name -> splashdam.v1.PendingSchedule
-	1,  // 39: splashdam.v1.FindScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	1,  // 40: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
-	47, // 41: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
-	48, // 42: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
-	1,  // 43: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
-	51, // 44: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
-	2,  // 45: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
-	2,  // 46: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
-	2,  // 47: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
-	7,  // 48: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
-	2,  // 49: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
-	0,  // 50: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
-	0,  // 51: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
-	6,  // 52: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
-	10, // 53: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
-	12, // 54: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
-	17, // 55: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
-	19, // 56: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
-	22, // 57: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
-	25, // 58: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
-	29, // 59: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
-	31, // 60: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
-	34, // 61: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
-	38, // 62: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
-	40, // 63: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
-	43, // 64: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
-	45, // 65: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
-	49, // 66: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
-	52, // 67: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
-	54, // 68: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
-	0,  // 69: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
-	0,  // 70: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
-	8,  // 71: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
-	11, // 72: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
-	14, // 73: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
-	18, // 74: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
-	20, // 75: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
-	23, // 76: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
-	26, // 77: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
-	30, // 78: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
-	32, // 79: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
-	35, // 80: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
-	39, // 81: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
-	41, // 82: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
-	44, // 83: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
-	46, // 84: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
-	50, // 85: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
-	53, // 86: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
-	55, // 87: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
-	69, // [69:88] is the sub-list for method output_type
-	50, // [50:69] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	25, // 25: splashdam.v1.GroupFigures.lanes:type_name -> splashdam.v1.LaneFigures
+	1,  // 26: splashdam.v1.HeldMessagesRequest.partition:type_name -> splashdam.v1.Partition
+	29, // 27: splashdam.v1.HeldMessagesRequest.filter:type_name -> splashdam.v1.DeadFilter
+	28, // 28: splashdam.v1.HeldMessagesResponse.messages:type_name -> splashdam.v1.HeldMessage
+	1,  // 29: splashdam.v1.DeadLettersRequest.partition:type_name -> splashdam.v1.Partition
+	29, // 30: splashdam.v1.DeadLettersRequest.filter:type_name -> splashdam.v1.DeadFilter
+	1,  // 31: splashdam.v1.ExplainRequest.partition:type_name -> splashdam.v1.Partition
+	34, // 32: splashdam.v1.ExplainResponse.ahead:type_name -> splashdam.v1.LaneCount
+	1,  // 33: splashdam.v1.PartitionFiguresRequest.partitions:type_name -> splashdam.v1.Partition
+	37, // 34: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
+	1,  // 35: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
+	38, // 36: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
+	1,  // 37: splashdam.v1.ChangeScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	1,  // 38: splashdam.v1.ListScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	43, // 39: splashdam.v1.ListScheduledResponse.pending:type_name -> splashdam.v1.PendingSchedule
+	1,  // 40: splashdam.v1.FindScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	1,  // 41: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
+	48, // 42: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
+	49, // 43: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
+	1,  // 44: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
+	52, // 45: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
+	2,  // 46: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
+	2,  // 47: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
+	2,  // 48: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
+	7,  // 49: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
+	2,  // 50: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
+	0,  // 51: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
+	0,  // 52: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
+	6,  // 53: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
+	10, // 54: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
+	12, // 55: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
+	17, // 56: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
+	19, // 57: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
+	22, // 58: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
+	26, // 59: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
+	30, // 60: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
+	32, // 61: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
+	35, // 62: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
+	39, // 63: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
+	41, // 64: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
+	44, // 65: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
+	46, // 66: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
+	50, // 67: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
+	53, // 68: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
+	55, // 69: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
+	0,  // 70: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
+	0,  // 71: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
+	8,  // 72: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
+	11, // 73: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
+	14, // 74: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
+	18, // 75: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
+	20, // 76: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
+	23, // 77: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
+	27, // 78: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
+	31, // 79: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
+	33, // 80: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
+	36, // 81: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
+	40, // 82: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
+	42, // 83: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
+	45, // 84: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
+	47, // 85: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
+	51, // 86: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
+	54, // 87: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
+	56, // 88: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
+	70, // [70:89] is the sub-list for method output_type
+	51, // [51:70] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_splashdam_proto_init() }
@@ -4253,7 +4373,7 @@ func file_splashdam_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_splashdam_proto_rawDesc), len(file_splashdam_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   56,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

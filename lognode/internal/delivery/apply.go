@@ -71,7 +71,7 @@ func (m *Machine) read(rec mq.Record, at uint64) (int, error) {
 	case mq.KindMessages, mq.KindReleased:
 		b, _, _, _, err := mq.MessagesOf(rec)
 		if err == nil {
-			x.lanes, err = LanesOf(&b, nil)
+			x.lanes, err = LanesOf(&b)
 		}
 		return b.Count, err
 	case mq.KindScheduled, mq.KindCancelled, mq.KindCarried:

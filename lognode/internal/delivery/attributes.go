@@ -2,34 +2,27 @@ package delivery
 
 import "github.com/splashdam/splashdam/shared/mq"
 
-// LanesOf appends the lanes of a batch's messages to lanes; nil if all are normal. It reads the index only, and says
-// what is wrong with it.
-func LanesOf(b *mq.Batch, lanes []mq.Lane) ([]mq.Lane, error) {
-	special := false
-	err := b.EachOrder(func(i int, lane mq.Lane, _ []byte, _ bool) {
-		if !special && lane != mq.LaneNormal {
-			special = true
-			for range i {
-				lanes = append(lanes, mq.LaneNormal)
-			}
-		}
-		if special {
-			lanes = append(lanes, lane)
-		}
-	})
-	if err != nil || !special {
-		return nil, err
+// LanesOf are the lanes of a batch's messages; nil if all are normal. It reads the index only, and says what is
+// wrong with it.
+func LanesOf(b *mq.Batch) ([]mq.Lane, error) {
+	if b.Uses&mq.UsesLanes == 0 {
+		return nil, nil
 	}
-	return lanes, nil
+	lanes := make([]mq.Lane, 0, b.Count)
+	err := b.EachOrder(func(_ int, lane mq.Lane, _ []byte, _ bool) { lanes = append(lanes, lane) })
+	return lanes, err
 }
 
-// BatchLanes is LanesOf for the body of a messages record.
+// BatchLanes is LanesOf for the body of a messages record. It costs next to nothing where no lanes are used.
 func BatchLanes(body []byte) ([]mq.Lane, error) {
+	if _, uses := mq.BatchShape(body); uses&mq.UsesLanes == 0 {
+		return nil, nil
+	}
 	b, err := mq.ParseBatch(body)
 	if err != nil {
 		return nil, err
 	}
-	return LanesOf(&b, nil)
+	return LanesOf(&b)
 }
 
 // EntryLanes calls f with each batch in an entry that takes offsets: the one of its first message, and their lanes (nil:
@@ -49,7 +42,7 @@ func EntryLanes(e *mq.Entry, f func(first uint64, count uint32, lanes []mq.Lane)
 		if !ok {
 			continue
 		}
-		lanes, err := LanesOf(&b, nil)
+		lanes, err := LanesOf(&b)
 		if err != nil {
 			return err
 		}

@@ -26,6 +26,7 @@ func (p *Partition) GroupFigures(id mq.GroupID, done func(*mqpb.GroupFigures)) {
 		out.Cursor, out.Next, out.Lag, out.Ready = f.Cursor, f.Committed, f.Lag, uint64(f.Ready)
 		out.Leased, out.Waiting, out.Dead = uint64(f.Leased), uint64(f.Waiting), uint64(f.Dead)
 		out.Acked, out.Dropped, out.Discarded = f.Acked, f.Dropped, f.Discarded
+		out.Lanes = laneFigures(&f)
 		if f.Cursor >= f.Committed {
 			done(out)
 			return
@@ -36,6 +37,23 @@ func (p *Partition) GroupFigures(id mq.GroupID, done func(*mqpb.GroupFigures)) {
 			done(out)
 		})
 	})
+}
+
+// laneFigures are the numbers of the lanes that have something, none where that is the normal one only.
+func laneFigures(f *delivery.GroupFigures) (out []*mqpb.LaneFigures) {
+	special := false
+	for l, of := range f.Lanes {
+		if of == (delivery.LaneFigures{}) {
+			continue
+		}
+		special = special || mq.Lane(l) != mq.LaneNormal
+		out = append(out, &mqpb.LaneFigures{Lane: uint32(l), Lag: of.Fresh + uint64(of.Again+of.Leased+of.Waiting),
+			Leased: uint64(of.Leased), Waiting: uint64(of.Waiting), Dead: uint64(of.Dead)})
+	}
+	if !special {
+		return nil
+	}
+	return out
 }
 
 // Held lists what a group holds in a state (ready, leased, waiting, dead), from an offset on; a filter holds for dead
@@ -64,7 +82,7 @@ func (p *Partition) Held(r *mqpb.HeldMessagesRequest, done func(*mqpb.HeldMessag
 			res := &mqpb.HeldMessagesResponse{}
 			for _, h := range held {
 				res.Messages = append(res.Messages, &mqpb.HeldMessage{Offset: h.Offset, State: state, Attempt: h.Attempt,
-					Until: h.Until, Consumer: h.Consumer, Reason: h.Reason, Stamp: p.stampOf(ctx, &j, h.Offset)})
+					Until: h.Until, Consumer: h.Consumer, Reason: h.Reason, Lane: uint32(h.Lane), Stamp: p.stampOf(ctx, &j, h.Offset)})
 			}
 			done(res, nil)
 		})

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/client"
+	"github.com/splashdam/splashdam/shared/mq"
 )
 
 type groupCommands struct {
@@ -54,17 +56,41 @@ type groupSettings struct {
 	Jitter      *float64      `name:"backoff-jitter" help:"Spread of the wait, 0 to 1."`
 	DeadCount   *int          `name:"dead-max-count" help:"Dead letters kept in each partition; 0 for no limit."`
 	DeadAge     *api.Duration `name:"dead-max-age" help:"How long dead letters are kept; 0s for no limit."`
+	Lanes       string        `help:"How deliveries are spread over the lanes: strict, weighted, or weights like critical=16,low=1."`
 }
 
-func (g *groupSettings) input() api.GroupInput {
-	in := api.GroupInput{Lease: g.Lease, MaxAttempts: g.MaxAttempts, MaxInFlight: g.MaxInFlight}
+func (g *groupSettings) input() (in api.GroupInput, err error) {
+	in = api.GroupInput{Lease: g.Lease, MaxAttempts: g.MaxAttempts, MaxInFlight: g.MaxInFlight}
 	if g.Initial != nil || g.Multiplier != nil || g.Max != nil || g.Jitter != nil {
 		in.Backoff = &api.BackoffInput{Initial: g.Initial, Multiplier: g.Multiplier, Max: g.Max, Jitter: g.Jitter}
 	}
 	if g.DeadCount != nil || g.DeadAge != nil {
 		in.Dead = &api.DeadLimitsInput{MaxCount: g.DeadCount, MaxAge: g.DeadAge}
 	}
-	return in
+	if in.Lanes, err = lanesInput(g.Lanes); err != nil {
+		return in, err
+	}
+	return in, nil
+}
+
+// lanesInput reads --lanes: a mode, or weights by lane.
+func lanesInput(text string) (*api.LanesInput, error) {
+	switch text {
+	case "":
+		return nil, nil
+	case mq.LanesStrict, mq.LanesWeighted:
+		return &api.LanesInput{Mode: text}, nil
+	}
+	weights := map[string]int{}
+	for part := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		weight, err := strconv.Atoi(value)
+		if _, ok := mq.ParseLane(name); err != nil || !ok {
+			return nil, wrongUsage("--lanes is strict, weighted, or weights like critical=16,low=1; not %q", text)
+		}
+		weights[name] = weight
+	}
+	return &api.LanesInput{Mode: mq.LanesWeighted, Weights: weights}, nil
 }
 
 type groupCreate struct {
@@ -74,7 +100,10 @@ type groupCreate struct {
 }
 
 func (g *groupCreate) Run(s *session) error {
-	in := g.input()
+	in, err := g.input()
+	if err != nil {
+		return err
+	}
 	switch g.Start {
 	case "":
 	case "earliest", "latest":
@@ -101,7 +130,10 @@ type groupUpdate struct {
 }
 
 func (g *groupUpdate) Run(s *session) error {
-	in := g.input()
+	in, err := g.input()
+	if err != nil {
+		return err
+	}
 	if in == (api.GroupInput{}) {
 		return errNothingNamed
 	}
@@ -262,6 +294,7 @@ func renderGroup(g *api.Group, width int, paint painter) string {
 		{"max in flight", strconv.Itoa(set.MaxInFlight) + " per partition"},
 	}
 	rows = slices.Insert(rows, 5, fatesOf(g)...)
+	rows = append(rows, laneRows(g)...)
 	t := table{headers: []string{">PART", ">CURSOR", ">NEXT", ">LAG", ">IN FLIGHT", ">WAITING", ">DEAD", ">OLDEST"}}
 	for _, p := range g.Partitions {
 		figures := []string{count(p.Cursor), count(p.NextOffset), count(p.Lag), count(p.InFlight), count(p.Waiting), count(p.Dead), age(p.OldestAge)}
@@ -271,6 +304,27 @@ func renderGroup(g *api.Group, width int, paint painter) string {
 		t.rows = append(t.rows, append([]string{strconv.FormatUint(uint64(p.Partition), 10)}, figures...))
 	}
 	return pairs(rows) + "\n" + t.render(width, paint) + partialNote(g.Partial)
+}
+
+// laneRows tell how the lanes share, and what each has.
+func laneRows(g *api.Group) (rows [][2]string) {
+	set := g.Settings.Lanes
+	if set != mq.DefaultLaneSettings() || len(g.Lanes) > 0 {
+		text := "strict, the most urgent first"
+		if !set.Strict() {
+			text = "weighted"
+			for l := range mq.Lane(mq.Lanes) {
+				text += " " + strconv.Itoa(set.Weight(l))
+			}
+		}
+		rows = append(rows, [2]string{"lanes", text})
+	}
+	for l := range mq.Lane(mq.Lanes) {
+		if f, ok := g.Lanes[l.String()]; ok {
+			rows = append(rows, [2]string{"  " + l.String(), fmt.Sprintf("lag %d (%d in flight, %d waiting), %d dead", f.Lag, f.InFlight, f.Waiting, f.Dead)})
+		}
+	}
+	return rows
 }
 
 func renderHeld(list []api.HeldMessage, width int, paint painter) string {

@@ -21,6 +21,7 @@ type publishCmd struct {
 	Header      map[string]string `short:"H" help:"Headers, NAME=VALUE." mapsep:"none"`
 	ContentType string            `short:"t" help:"Content type of the messages."`
 	Partition   *uint32           `help:"Partition, instead of the choice by key."`
+	Lane        string            `enum:"critical,high,normal,low,background" default:"normal" help:"Priority of the messages: ${enum}."`
 	Batch       int               `default:"1000" help:"Lines sent at once."`
 }
 
@@ -57,7 +58,11 @@ func (p *publishCmd) inputs(s *session, use func(s *session, r io.Reader, name s
 }
 
 func (p *publishCmd) message(value []byte) client.Message {
-	return client.Message{Key: p.Key, Value: value, ContentType: p.ContentType, Headers: p.Header, Partition: p.Partition}
+	lane := p.Lane
+	if lane == mq.LaneNormal.String() {
+		lane = "" // as it is when nothing is said
+	}
+	return client.Message{Key: p.Key, Value: value, ContentType: p.ContentType, Headers: p.Header, Partition: p.Partition, Lane: lane}
 }
 
 // one publishes all of r as one message. More than the largest message that any topic takes is not read.
