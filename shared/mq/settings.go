@@ -186,6 +186,9 @@ func (g *GroupSettings) Validate(at string) error {
 	var c checks
 	c.want(g.Start.At == "earliest" || g.Start.At == "latest" || g.Start.At == "time", at+"/start/at", "must be earliest, latest or time")
 	c.want((g.Start.At == "time") == !g.Start.Time.IsZero(), at+"/start/time", "goes with start.at = time, and only with it")
+	if err := g.Lanes.validate(at + "/lanes"); err != nil {
+		c = append(c, err)
+	}
 	c.want(g.Ordering == "none", at+"/ordering", "must be none (ordering by key is not in this version)")
 	c.want(g.Mode == ModeShared || g.Mode == ModeAssigned || g.Mode == ModePush, at+"/mode", "must be shared or assigned")
 	c.want(between(time.Duration(g.Lease), MinLease, MaxLease), at+"/lease", "must be %s to %s", Duration(MinLease), Duration(MaxLease))

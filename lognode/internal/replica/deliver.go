@@ -52,23 +52,27 @@ func (p *Partition) handOut(l *leadership, stream uint64, r frame.Receive, runs 
 	p.beside(func(ctx context.Context) {
 		var back []uint64
 		budget := int(r.MaxBytes)
-		for _, run := range runs {
+		for len(runs) > 0 {
+			n := 1 // the runs of a lane ascend, and those of the next one begin lower
+			for n < len(runs) && runs[n].First > runs[n-1].First {
+				n++
+			}
 			got := uint32(0)
 			if budget > 0 || len(answer.Chunks) == 0 {
-				chunks, n, size, err := p.chunks(ctx, j, run.First, run.Count, max(budget, 1))
-				if err != nil {
-					p.env.Metrics.ReadErrors.Inc()
-					p.log.Error("a message can't be read", "offset", run.First+uint64(n), "err", err)
+				var size int
+				got, size = p.readRuns(ctx, j, runs[:n], max(budget, 1), &answer)
+				budget -= size
+			}
+			for _, run := range runs[:n] {
+				take := min(got, run.Count)
+				if got -= take; take > 0 {
+					answer.Runs = append(answer.Runs, frame.Run{First: run.First, Count: take, Attempt: run.Attempt, Counter: run.Counter})
 				}
-				got, budget = n, budget-size
-				answer.Chunks = append(answer.Chunks, chunks...)
+				for i := take; i < run.Count; i++ {
+					back = append(back, run.First+uint64(i))
+				}
 			}
-			if got > 0 {
-				answer.Runs = append(answer.Runs, frame.Run{First: run.First, Count: got, Attempt: run.Attempt, Counter: run.Counter})
-			}
-			for i := got; i < run.Count; i++ {
-				back = append(back, run.First+uint64(i))
-			}
+			runs = runs[n:]
 		}
 		if len(back) > 0 {
 			answer.Ready += uint64(len(back))
@@ -81,6 +85,21 @@ func (p *Partition) handOut(l *leadership, stream uint64, r frame.Receive, runs 
 		p.env.Metrics.Delivered.Add(float64(messages(answer.Runs)))
 		reply(frame.TypeReceived, &answer)
 	})
+}
+
+// readRuns adds the messages of ascending runs to an answer: how many could be read within the budget, and their size.
+func (p *Partition) readRuns(ctx context.Context, j journal, runs []delivery.Run, budget int, answer *frame.Received) (uint32, int) {
+	list := make([]stretch, len(runs))
+	for i, run := range runs {
+		list[i] = stretch{run.First, run.Count}
+	}
+	chunks, n, size, err := p.chunks(ctx, j, list, budget)
+	if err != nil {
+		p.env.Metrics.ReadErrors.Inc()
+		p.log.Error("a message can't be read", "from", runs[0].First, "after", n, "err", err)
+	}
+	answer.Chunks = append(answer.Chunks, chunks...)
+	return n, size
 }
 
 func messages(runs []frame.Run) (n int) {

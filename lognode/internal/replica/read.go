@@ -146,85 +146,6 @@ func (p *Partition) remoteEntry(ctx context.Context, s *mq.Segment, offset uint6
 	return nil, cause
 }
 
-// chunks reads up to count messages from first on, in pieces of stored batches. It ends before a batch that would
-// exceed budget bytes, but answers at least one message. n is how many it got, also with an error.
-func (p *Partition) chunks(ctx context.Context, j journal, first uint64, count uint32, budget int) (out []frame.Chunk, n uint32, size int, err error) {
-	for n < count && (size < budget || n == 0) {
-		e, err := p.entry(ctx, &j, first+uint64(n))
-		if err != nil {
-			return out, n, size, err
-		}
-		at := e.At.Offset
-		for rest := e.Records; len(rest) > 0 && n < count && (size < budget || n == 0); {
-			var rec mq.Record
-			if rec, rest, err = mq.NextRecord(rest); err != nil {
-				return out, n, size, err
-			}
-			b, raw, schedules, ok, err := mq.MessagesOf(rec)
-			if err != nil {
-				return out, n, size, err
-			}
-			if !ok {
-				continue
-			}
-			skip := first + uint64(n) - at
-			if first+uint64(n) >= at+uint64(b.Count) {
-				at += uint64(b.Count)
-				continue
-			}
-			take := min(uint32(b.Count)-uint32(skip), count-n)
-			c, took, err := chunkOf(&b, raw, int(skip), int(take), budget-size)
-			if err != nil {
-				return out, n, size, err
-			}
-			if schedules != nil {
-				c.Numbers = numbersOf(schedules[skip : int(skip)+took])
-			}
-			c.First, c.Stamp = at, e.Stamp
-			out = append(out, c)
-			n += uint32(took)
-			size += len(c.Batch)
-			at += uint64(b.Count)
-			if took < int(take) {
-				return out, n, size, nil
-			}
-		}
-	}
-	return out, n, size, nil
-}
-
-// chunkOf is a part of a batch: the batch itself if all of it is wanted, a smaller batch, or for a
-// compressed one the batch with ordinals.
-func chunkOf(b *mq.Batch, body []byte, skip, take, budget int) (frame.Chunk, int, error) {
-	if mean := len(body)/b.Count + 1; b.Codec == mq.CodecNone && take*mean > budget {
-		take = max(1, budget/mean) // by the mean size; the next call gets the rest
-	}
-	if take == b.Count {
-		return frame.Chunk{Batch: body}, take, nil
-	}
-	ordinals := make([]int, take)
-	wanted := make([]uint32, take)
-	for i := range ordinals {
-		ordinals[i], wanted[i] = skip+i, uint32(skip+i)
-	}
-	sliced, ok, err := b.Slice(nil, ordinals)
-	if err != nil {
-		return frame.Chunk{}, 0, err
-	}
-	if !ok {
-		return frame.Chunk{Ordinals: wanted, Batch: body}, take, nil
-	}
-	return frame.Chunk{Ordinals: wanted, Sliced: true, Batch: sliced}, take, nil
-}
-
-func numbersOf(schedules []mq.Schedule) []uint64 {
-	out := make([]uint64, len(schedules))
-	for i, s := range schedules {
-		out[i] = s.Number
-	}
-	return out
-}
-
 // Read answers committed messages without a group.
 func (p *Partition) Read(r frame.Read, reply Reply) {
 	p.serve(reply.fail, func(l *leadership) {
@@ -272,7 +193,7 @@ func (p *Partition) read(ctx context.Context, j journal, r frame.Read) (frame.Re
 	if r.Backward {
 		from = to - uint64(n)
 	}
-	chunks, got, _, err := p.chunks(ctx, j, from, n, int(r.MaxBytes))
+	chunks, got, _, err := p.chunks(ctx, j, []stretch{{from, n}}, int(r.MaxBytes))
 	if err != nil {
 		return done, mqerr.New(mqerr.Internal, "reading offset %d: %w", from+uint64(got), err)
 	}
@@ -284,7 +205,7 @@ func (p *Partition) read(ctx context.Context, j journal, r frame.Read) (frame.Re
 		for got < n && n > 1 {
 			n /= 2
 			from = to - uint64(n)
-			if chunks, got, _, err = p.chunks(ctx, j, from, n, int(r.MaxBytes)); err != nil {
+			if chunks, got, _, err = p.chunks(ctx, j, []stretch{{from, n}}, int(r.MaxBytes)); err != nil {
 				return done, mqerr.New(mqerr.Internal, "reading offset %d: %w", from+uint64(got), err)
 			}
 		}

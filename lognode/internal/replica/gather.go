@@ -1,0 +1,155 @@
+package replica
+
+import (
+	"context"
+
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// stretch is messages in a row.
+type stretch struct {
+	first uint64
+	count uint32
+}
+
+// wanted walks stretches, which ascend, message by message.
+type wanted struct {
+	list []stretch
+	used uint32 // of the first one
+}
+
+// next is the next message that is wanted; false when there is none.
+func (w *wanted) next() (uint64, bool) {
+	if len(w.list) == 0 {
+		return 0, false
+	}
+	return w.list[0].first + uint64(w.used), true
+}
+
+// skip moves on by n messages.
+func (w *wanted) skip(n uint32) {
+	for n > 0 {
+		left := w.list[0].count - w.used
+		if n < left {
+			w.used += n
+			return
+		}
+		w.list, w.used, n = w.list[1:], 0, n-left
+	}
+}
+
+// within are the ordinals of the wanted messages from at (inclusive) to end (exclusive), none if all are wanted.
+func (w wanted) within(at, end uint64) (ordinals []int, all bool) {
+	if off, ok := w.next(); ok && off == at && uint64(w.list[0].count-w.used) >= end-at {
+		return nil, true
+	}
+	for {
+		off, ok := w.next()
+		if !ok || off >= end {
+			return ordinals, len(ordinals) > 0 && uint64(len(ordinals)) == end-at
+		}
+		n := min(uint64(w.list[0].count-w.used), end-off)
+		for i := range n {
+			ordinals = append(ordinals, int(off-at+i))
+		}
+		w.skip(uint32(n))
+	}
+}
+
+// chunks reads messages, in pieces of stored batches: one for each batch, however the messages lie in it. It ends before
+// a batch that would exceed budget bytes, but answers at least one message. n is how many it got, also with an error.
+func (p *Partition) chunks(ctx context.Context, j journal, list []stretch, budget int) (out []frame.Chunk, n uint32, size int, err error) {
+	w := wanted{list: list}
+	for {
+		off, ok := w.next()
+		if !ok || size >= budget && n > 0 {
+			return out, n, size, nil
+		}
+		e, err := p.entry(ctx, &j, off)
+		if err != nil {
+			return out, n, size, err
+		}
+		at := e.At.Offset
+		for rest := e.Records; len(rest) > 0 && len(w.list) > 0 && (size < budget || n == 0); {
+			var rec mq.Record
+			if rec, rest, err = mq.NextRecord(rest); err != nil {
+				return out, n, size, err
+			}
+			b, raw, schedules, ok, err := mq.MessagesOf(rec)
+			if err != nil {
+				return out, n, size, err
+			}
+			if !ok {
+				continue
+			}
+			end := at + uint64(b.Count)
+			ordinals, all := w.within(at, end)
+			if all || len(ordinals) > 0 {
+				c, took, err := chunkOf(&b, raw, ordinals, budget-size)
+				if err != nil {
+					return out, n, size, err
+				}
+				c.First, c.Stamp, c.Numbers = at, e.Stamp, numbersOf(schedules, ordinals, took)
+				out = append(out, c)
+				n += uint32(took)
+				size += len(c.Batch)
+				w.skip(uint32(took))
+				if took < len(ordinals) || all && took < b.Count {
+					return out, n, size, nil
+				}
+			}
+			at = end
+		}
+	}
+}
+
+// chunkOf is a part of a batch: the batch itself if all of it is wanted (no ordinals), a smaller batch, or for a
+// compressed one the batch with ordinals.
+func chunkOf(b *mq.Batch, body []byte, ordinals []int, budget int) (frame.Chunk, int, error) {
+	take := len(ordinals)
+	if take == 0 {
+		take = b.Count
+	}
+	if mean := len(body)/b.Count + 1; b.Codec == mq.CodecNone && take*mean > budget {
+		take = max(1, budget/mean) // by the mean size; the next call gets the rest
+	}
+	if take == b.Count {
+		return frame.Chunk{Batch: body}, take, nil
+	}
+	if len(ordinals) == 0 {
+		ordinals = make([]int, take)
+		for i := range ordinals {
+			ordinals[i] = i
+		}
+	}
+	ordinals = ordinals[:take]
+	meant := make([]uint32, take)
+	for i, o := range ordinals {
+		meant[i] = uint32(o)
+	}
+	sliced, ok, err := b.Slice(nil, ordinals)
+	if err != nil {
+		return frame.Chunk{}, 0, err
+	}
+	if !ok {
+		return frame.Chunk{Ordinals: meant, Batch: body}, take, nil
+	}
+	return frame.Chunk{Ordinals: meant, Sliced: true, Batch: sliced}, take, nil
+}
+
+// numbersOf are the schedule numbers of the first took messages that are meant; none for a batch that was not scheduled.
+func numbersOf(schedules []mq.Schedule, ordinals []int, took int) []uint64 {
+	if schedules == nil {
+		return nil
+	}
+	out := make([]uint64, took)
+	for i := range out {
+		at := i
+		if len(ordinals) > 0 {
+			at = ordinals[i]
+		}
+		out[i] = schedules[at].Number
+	}
+	return out
+}
