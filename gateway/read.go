@@ -50,14 +50,15 @@ func (g *Gateway) handleRead(c echo.Context) error {
 // page is messages on their way to a caller. It holds its bytes of Gateway.reading until it is released: reads
 // have a bound of their own, so that many of them don't keep publishes out.
 type page struct {
-	items []replay.Item
-	g     *Gateway
-	held  int64
+	items  []replay.Item
+	states [][]byte // behind each item, for events only
+	g      *Gateway
+	held   int64
 }
 
 func (p *page) release() {
 	p.keep(0)
-	p.items = nil
+	p.items, p.states = nil, nil
 }
 
 // keep gives back what is held beyond size.
@@ -77,7 +78,12 @@ func (g *Gateway) nextPage(ctx context.Context, q *readQuery, limit int) (page, 
 	}
 	p := page{g: g, held: readBudget}
 	var err error
-	if p.items, err = q.reader.Page(ctx, limit, readPageBytes); err != nil {
+	if q.form == formSSE {
+		p.items, p.states, err = q.reader.PageStates(ctx, min(limit, eventPage), readPageBytes)
+	} else {
+		p.items, err = q.reader.Page(ctx, limit, readPageBytes)
+	}
+	if err != nil {
 		p.release()
 		return page{}, err
 	}

@@ -241,7 +241,7 @@ func testEventStream(t *testing.T, h *harness) {
 	lines, end := open("")
 	var got []string
 	last := ""
-	for last == "" && lines.Scan() {
+	for len(got) < 4 && lines.Scan() {
 		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
 			var m api.Message
 			if err := json.Unmarshal([]byte(data), &m); err != nil {
@@ -249,9 +249,8 @@ func testEventStream(t *testing.T, h *harness) {
 			}
 			got = append(got, m.Value)
 		}
-		last, _ = strings.CutPrefix(lines.Text(), "id: ")
-		if last == lines.Text() {
-			last = ""
+		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+			last = id
 		}
 	}
 	_ = end()

@@ -3,22 +3,21 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/splashdam/splashdam/gateway/internal/replay"
+	"github.com/splashdam/splashdam/gateway/internal/cursor"
 	"github.com/splashdam/splashdam/shared/api"
-	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
 const (
 	// streamPage is how many messages a stream writes between two flushes.
 	streamPage = 500
+	// eventPage is the same for events, each of which has a cursor of its own: that of many partitions is long.
+	eventPage = 100
 	// sseHeartbeat is how often an event stream without messages says that it lives.
-	sseHeartbeat = 15 * time.Second
+	sseHeartbeat = aliveEvery
 )
 
 // streamRead answers messages line by line (NDJSON) or event by event (SSE).
@@ -29,7 +28,7 @@ const (
 // What goes wrong after the first message is a last line {"error":…}, or an event "error".
 func (g *Gateway) streamRead(c echo.Context, q *readQuery) error {
 	ctx := c.Request().Context()
-	s := &readStream{g: g, q: q, c: c, control: http.NewResponseController(c.Response())}
+	s := &readStream{g: g, q: q, c: c, out: g.streaming(c)}
 	left := q.limit
 	for left > 0 {
 		n, err := s.page(ctx, min(left, streamPage))
@@ -55,11 +54,11 @@ func (g *Gateway) streamRead(c echo.Context, q *readQuery) error {
 
 // readStream is one streamed answer; it belongs to its handler.
 type readStream struct {
-	g       *Gateway
-	q       *readQuery
-	c       echo.Context
-	control *http.ResponseController
-	begun   bool
+	g     *Gateway
+	q     *readQuery
+	c     echo.Context
+	out   *steady
+	begun bool
 }
 
 // page writes the messages that are there.
@@ -69,7 +68,7 @@ func (s *readStream) page(ctx context.Context, limit int) (int, error) {
 		return 0, err
 	}
 	defer p.release()
-	return len(p.items), s.write(p.items)
+	return len(p.items), s.write(&p)
 }
 
 // wait waits for messages, as long as the form says, and writes those that come.
@@ -81,7 +80,7 @@ func (s *readStream) wait(ctx context.Context, limit int) (int, error) {
 	if wait == 0 {
 		return 0, nil
 	}
-	if err := s.write(nil); err != nil { // so that the caller knows that it was understood
+	if err := s.write(&page{}); err != nil { // so that the caller knows that it was understood
 		return 0, err
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
@@ -92,9 +91,12 @@ func (s *readStream) wait(ctx context.Context, limit int) (int, error) {
 	}
 	defer p.release()
 	if len(p.items) == 0 && s.q.form == formSSE {
-		return 0, s.put([]byte(": alive\n\n"))
+		if s.over(ctx) {
+			return 0, nil
+		}
+		return 0, s.put([]byte(eventsAlive))
 	}
-	return len(p.items), s.write(p.items)
+	return len(p.items), s.write(&p)
 }
 
 // over says whether a stream that has nothing to write ends.
@@ -108,51 +110,41 @@ func (s *readStream) over(ctx context.Context) bool {
 }
 
 // write writes messages and flushes them.
-func (s *readStream) write(items []replay.Item) error {
+func (s *readStream) write(p *page) error {
 	var b []byte
-	for i := range items {
-		if s.q.form == formSSE {
-			b = append(b, "data: "...)
-			b = appendItem(b, s.q, &items[i])
-			b = append(b, '\n')
-			if i == len(items)-1 {
-				// A cursor names the place behind the whole page. A caller that loses the connection within a page
-				// gets that page again.
-				id, err := s.g.readCursor(s.q)
-				if err != nil {
-					return err
-				}
-				b = append(append(append(b, "id: "...), id...), '\n')
-			}
-			b = append(b, '\n')
+	for i := range p.items {
+		if s.q.form != formSSE {
+			b = append(appendItem(b, s.q, &p.items[i]), '\n')
 			continue
 		}
-		b = append(appendItem(b, s.q, &items[i]), '\n')
+		// The id is a cursor that goes on exactly behind this message.
+		id, err := s.g.sealCursor(cursor.Read, readScope(s.q.topic), p.states[i])
+		if err != nil {
+			return err
+		}
+		b = append(append(append(b, "id: "...), id...), "\nevent: message\ndata: "...)
+		b = append(appendItem(b, s.q, &p.items[i]), '\n', '\n')
 	}
 	return s.put(b)
 }
 
 func (s *readStream) put(b []byte) error {
-	// The server's own write timeout is for answers that end. A reader that stalls is cut off all the same.
-	if err := s.control.SetWriteDeadline(time.Now().Add(s.g.cfg.BodyTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
 	if !s.begun {
-		h := s.c.Response().Header()
-		h.Set(echo.HeaderContentType, "application/x-ndjson")
-		if s.q.form == formSSE {
-			h.Set(echo.HeaderContentType, "text/event-stream")
-			h.Set(echo.HeaderCacheControl, "no-store")
-		} else {
-			h.Set("Trailer", api.NextCursorTrailer)
-		}
-		s.c.Response().WriteHeader(http.StatusOK)
 		s.begun = true
+		if s.q.form == formSSE {
+			beginEvents(s.c)
+			b = append([]byte(eventsBegin), b...)
+		} else {
+			h := s.c.Response().Header()
+			h.Set(echo.HeaderContentType, ndjson)
+			h.Set("Trailer", api.NextCursorTrailer)
+			s.c.Response().WriteHeader(http.StatusOK)
+		}
 	}
-	if _, err := s.c.Response().Write(b); err != nil {
+	if _, err := s.out.Write(b); err != nil {
 		return err
 	}
-	return s.control.Flush()
+	return s.out.Flush()
 }
 
 // fail ends the answer with an error: as a problem while nothing is written, as a last line after.
@@ -160,11 +152,7 @@ func (s *readStream) fail(err error) error {
 	if !s.begun || s.c.Request().Context().Err() != nil {
 		return err
 	}
-	item := api.ItemErrorOf(asError(err))
-	if item.Code == mqerr.Internal.String() {
-		s.g.log.Error("a read failed", "request_id", requestID(s.c), "error", err)
-		item.Detail = ""
-	}
+	item := s.g.lateError(s.c, err)
 	b, merr := json.Marshal(struct {
 		Error *api.ItemError `json:"error"`
 	}{item})
@@ -180,11 +168,11 @@ func (s *readStream) fail(err error) error {
 
 // end sets the trailer with the cursor to go on with.
 func (s *readStream) end() error {
-	if err := s.put(nil); err != nil {
-		return err
+	if s.q.form == formSSE && s.g.isDraining() && !rangeDone(s.q.reader) {
+		return s.put([]byte(eventsReconnect))
 	}
-	if s.q.form == formSSE || rangeDone(s.q.reader) {
-		return nil
+	if err := s.put(nil); err != nil || s.q.form == formSSE || rangeDone(s.q.reader) {
+		return err
 	}
 	next, err := s.g.readCursor(s.q)
 	if err != nil {

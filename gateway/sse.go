@@ -44,7 +44,7 @@ func (g *Gateway) handleStream(c echo.Context) error {
 	open.Inc()
 	defer open.Dec()
 	s := &events{out: g.streaming(c)}
-	s.begin(c)
+	beginEvents(c)
 	ctx := c.Request().Context()
 	err = s.text(eventsBegin) // at once, so that the client knows that it was understood
 	if err == nil {
@@ -133,8 +133,8 @@ type events struct {
 	buf []byte
 }
 
-// begin writes the head of the answer.
-func (s *events) begin(c echo.Context) {
+// beginEvents writes the head of an answer of events.
+func beginEvents(c echo.Context) {
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, eventStream)
 	h.Set(echo.HeaderCacheControl, "no-store")

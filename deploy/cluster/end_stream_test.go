@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ func TestStreams(t *testing.T) {
 		"museum 29: credit comes back through any gateway": creditComesBack,
 		"a lease that runs out makes room":                 expiryMakesRoom,
 		"a group that is deleted ends its streams":         deletedEndsStreams,
+		"Last-Event-ID goes on exactly behind":             goesOnExactly,
 		"a drain asks to reconnect":                        drainAsksToReconnect,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, c) })
@@ -170,4 +172,36 @@ func drainAsksToReconnect(t *testing.T, c *Cluster) {
 		t.Error("the stream goes on")
 	}
 	one.settle("ack", []message{m}, "")
+}
+
+// A reader that loses its connection after any event, over and over, sees every message once and in order.
+func goesOnExactly(t *testing.T, c *Cluster) {
+	one, two := via(t, c, 1), via(t, c, 2)
+	one.topic("exact", `{"partitions":3}`)
+	for i := range 6 {
+		one.publishMany("exact", fmt.Sprintf("%d-", i), 10)
+	}
+	last, seen := "", map[string]bool{}
+	next := map[int]int{}
+	for read := 1; len(seen) < 60; read = read%7 + 1 {
+		s := []caller{one, two}[read%2].stream("/v1/topics/exact/messages", "Last-Event-ID", last)
+		for range min(read, 60-len(seen)) {
+			e := s.next("message")
+			var m message
+			must(t, json.Unmarshal([]byte(e.data), &m))
+			if last = e.id; seen[m.ID] || m.Offset != next[m.Partition] {
+				t.Fatalf("%+v, seen before: %v, want offset %d", m, seen[m.ID], next[m.Partition])
+			}
+			seen[m.ID] = true
+			next[m.Partition]++
+		}
+		s.stop()
+	}
+	// At the end it follows.
+	s := one.stream("/v1/topics/exact/messages", "Last-Event-ID", last)
+	sent := two.publish("exact", "later")
+	var m message
+	if must(t, json.Unmarshal([]byte(s.next("message").data), &m)); m.ID != sent.ID {
+		t.Errorf("sent %+v, got %+v", sent, m)
+	}
 }

@@ -94,6 +94,17 @@ func (r *Reader) start() frame.Place {
 // Page answers the next messages: up to limit, and until their values have maxBytes. Fewer than that come
 // only at the end, where Dry or Over is true.
 func (r *Reader) Page(ctx context.Context, limit, maxBytes int) ([]Item, error) {
+	return r.page(ctx, limit, maxBytes, func() {})
+}
+
+// PageStates is Page with the state (AppendState) behind each message, so that a caller can go on behind any of them.
+func (r *Reader) PageStates(ctx context.Context, limit, maxBytes int) (items []Item, states [][]byte, err error) {
+	items, err = r.page(ctx, limit, maxBytes, func() { states = append(states, r.AppendState(nil)) })
+	return items, states, err
+}
+
+// page calls after behind each message.
+func (r *Reader) page(ctx context.Context, limit, maxBytes int, after func()) ([]Item, error) {
 	var out []Item
 	size := 0
 	for len(out) < limit && (size < maxBytes || len(out) == 0) {
@@ -107,6 +118,7 @@ func (r *Reader) Page(ctx context.Context, limit, maxBytes int) ([]Item, error) 
 		out = append(out, s.items[0])
 		size += s.items[0].Message.Size()
 		s.items = s.items[1:]
+		after()
 	}
 	return out, nil
 }
