@@ -40,6 +40,11 @@ func (g *Gateway) countPartitions(heads []mq.Head) api.PartitionCounts {
 			if h == nil {
 				h = &mq.Head{}
 			}
+			for _, x := range h.Holes {
+				if out.LostRanges++; x.By != "" {
+					out.Forced++
+				}
+			}
 			switch g.partitionState(h) {
 			case api.StateOpening:
 				out.UnderReplicated++

@@ -21,6 +21,7 @@ func (g *Gateway) operateRoutes() []route {
 		{http.MethodPost, "/v1/nodes/:node/drain", g.handleDrain, nil},
 		{http.MethodDelete, "/v1/nodes/:node/drain", g.handleUndrain, nil},
 		{http.MethodPost, "/v1/topics/:topic/partitions/:partition/move-leader", g.handleMoveLeader, nil},
+		{http.MethodPost, "/v1/topics/:topic/partitions/:partition/force-recover", g.handleForceRecover, []string{"dry_run"}},
 	}
 }
 
@@ -65,21 +66,12 @@ func (g *Gateway) handleMoveLeader(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	name, err := pathName(c, "topic")
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
 	defer cancel()
-	t, err := g.currentTopic(ctx, name)
+	p, err := g.pathPartition(ctx, c)
 	if err != nil {
 		return err
 	}
-	number, err := strconv.ParseUint(c.Param("partition"), 10, 32)
-	if err != nil || uint32(number) >= t.Settings.Partitions {
-		return mqerr.New(mqerr.PartitionNotFound, "the topic has partitions 0 to %d", t.Settings.Partitions-1)
-	}
-	p := mq.PartitionID{Topic: t.ID, Number: uint32(number)}
 	open, to, err := g.moveTo(p, req.To)
 	if err != nil {
 		return err
@@ -101,6 +93,23 @@ func (g *Gateway) handleMoveLeader(c echo.Context) error {
 		return mqerr.New(mqerr.NoLeader, "the partition has no leader now")
 	}
 	return answerJSON(c, http.StatusOK, api.MoveLeaderAnswer{Partition: p.Number, Leader: h.Open.LeaderNode()})
+}
+
+// pathPartition reads topic and partition from the path.
+func (g *Gateway) pathPartition(ctx context.Context, c echo.Context) (mq.PartitionID, error) {
+	name, err := pathName(c, "topic")
+	if err != nil {
+		return mq.PartitionID{}, err
+	}
+	t, err := g.currentTopic(ctx, name)
+	if err != nil {
+		return mq.PartitionID{}, err
+	}
+	number, err := strconv.ParseUint(c.Param("partition"), 10, 32)
+	if err != nil || uint32(number) >= t.Settings.Partitions {
+		return mq.PartitionID{}, mqerr.New(mqerr.PartitionNotFound, "the topic has partitions 0 to %d", t.Settings.Partitions-1)
+	}
+	return mq.PartitionID{Topic: t.ID, Number: uint32(number)}, nil
 }
 
 // moveTo finds the open segment and the store that is to lead.

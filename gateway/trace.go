@@ -67,10 +67,11 @@ func (g *Gateway) traceOf(ctx context.Context, id mq.MessageID) (*mqpb.TraceResp
 	return r, nil
 }
 
-// notThere turns an offset that is not there, now or any more, into a message that is not there.
+// notThere turns an offset that is not there, now or any more, into a message that is not there; one that is recorded as
+// lost keeps saying so.
 func notThere(id mq.MessageID, err error) error {
 	switch mqerr.Of(err).Code {
-	case mqerr.OffsetExpired, mqerr.OffsetOutOfRange, mqerr.Lost, mqerr.MessageNotFound:
+	case mqerr.OffsetExpired, mqerr.OffsetOutOfRange, mqerr.MessageNotFound:
 		return mqerr.New(mqerr.MessageNotFound, "message %s: %s", id, mqerr.Of(err).Detail)
 	}
 	return err

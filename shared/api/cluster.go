@@ -40,6 +40,8 @@ type PartitionCounts struct {
 	Total           int `json:"total"`
 	WithLeader      int `json:"with_leader"`
 	UnderReplicated int `json:"under_replicated"` // fewer living replicas than wanted, or no leader
+	LostRanges      int `json:"lost_ranges"`      // ranges of offsets that are recorded as lost
+	Forced          int `json:"forced"`           // those among them that an operator forced
 }
 
 // Health is the answer of /livez and /readyz.
@@ -57,4 +59,37 @@ type MoveLeaderRequest struct {
 type MoveLeaderAnswer struct {
 	Partition uint32 `json:"partition"`
 	Leader    string `json:"leader"`
+}
+
+// ForceRecoverRequest is the body of a call that makes a partition go on with what is left of it.
+type ForceRecoverRequest struct {
+	// Node is a replica of the open segment that must be among those that answer; "" for whichever do.
+	Node string `json:"node,omitempty"`
+	// AcceptLoss must be true, unless the call is a dry run.
+	AcceptLoss bool `json:"accept_loss,omitempty"`
+	// Empty goes on even if no replica answers: all of the open segment is lost.
+	Empty bool `json:"empty,omitempty"`
+	// By says who decides that; it is recorded. Without it the caller's address is.
+	By string `json:"by,omitempty"`
+}
+
+// ForceRecoverAnswer says what forcing a partition gives up, or gave up.
+type ForceRecoverAnswer struct {
+	Partition uint32 `json:"partition"`
+	// Needed: the partition can't go on by itself. If it is false nothing was done, and Because says why.
+	Needed  bool   `json:"needed"`
+	Because string `json:"because,omitempty"`
+	// Forced: it was done, and Lost is what is recorded.
+	Forced   bool           `json:"forced"`
+	Segment  uint64         `json:"segment"` // the open one
+	Leader   string         `json:"leader,omitempty"`
+	Replicas []ForceReplica `json:"replicas,omitempty"` // of the open segment, as they answered before
+	Lost     []LostRange    `json:"lost,omitempty"`
+}
+
+// ForceReplica is what a replica of the open segment answered.
+type ForceReplica struct {
+	Node       string `json:"node"`
+	Answers    bool   `json:"answers"`               // false: it is away, lost what it had, or is damaged
+	NextOffset uint64 `json:"next_offset,omitempty"` // the offset behind the last message that it has
 }

@@ -169,6 +169,13 @@ func (c *Client) MoveLeader(ctx context.Context, topic string, partition uint32,
 	return fetch[api.MoveLeaderAnswer](ctx, c, http.MethodPost, path, api.MoveLeaderRequest{To: to}, false)
 }
 
+// ForceRecover makes a partition go on that lost more replicas than it can do without, with what is left of it. With
+// dry it only says what that would give up.
+func (c *Client) ForceRecover(ctx context.Context, topic string, partition uint32, req api.ForceRecoverRequest, dry bool) (api.ForceRecoverAnswer, error) {
+	path := pathOf("topics", topic, "partitions", strconv.FormatUint(uint64(partition), 10), "force-recover")
+	return fetch[api.ForceRecoverAnswer](ctx, c, http.MethodPost, dryRun(path, dry), req, dry)
+}
+
 // Cluster describes the cluster as the answering gateway sees it.
 func (c *Client) Cluster(ctx context.Context) (api.Cluster, error) {
 	return fetch[api.Cluster](ctx, c, http.MethodGet, pathOf("cluster"), nil, true)

@@ -23,6 +23,19 @@ func (r *Router) Control(p mq.PartitionID) (mqpb.LogNodeClient, error) {
 	return n.client, nil
 }
 
+// ControlNode makes control calls to a node by its name.
+func (r *Router) ControlNode(name string) (mqpb.LogNodeClient, error) {
+	live, ok := r.cfg.View.Node(name)
+	if !ok {
+		return nil, mqerr.New(mqerr.NoLeader, "node %s is not registered", name)
+	}
+	n, err := r.node(live.Name, live.Addr)
+	if err != nil {
+		return nil, err
+	}
+	return n.client, nil
+}
+
 // CallNode sends one request to a node by its name, once.
 func (r *Router) CallNode(ctx context.Context, name string, t frame.Type, body link.Encoder) ([]byte, error) {
 	live, ok := r.cfg.View.Node(name)

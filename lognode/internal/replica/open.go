@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -35,7 +36,7 @@ func (p *Partition) SetHead(h mq.Head) {
 }
 
 // succeeded ends a leadership whose segment is no longer the open one. If this node leads the next one too
-// and nothing was lost in between, the state and everybody who waits go over to it (a roll).
+// and nothing was lost in between, also not recorded as such, the state and everybody who waits go over to it (a roll).
 func (p *Partition) succeeded(l *leadership) {
 	h := p.head
 	var end *mq.Position
@@ -49,7 +50,7 @@ func (p *Partition) succeeded(l *leadership) {
 	if h.Open != nil {
 		cause.Leader = h.Open.LeaderNode()
 	}
-	if !l.serving || !p.mine(h.Open) || end == nil || *end != l.seg.Next() || !p.fresh(h.Open) {
+	if !l.serving || !p.mine(h.Open) || end == nil || *end != l.seg.Next() || h.Open.Base != *end || !p.fresh(h.Open) {
 		p.resign(cause, end)
 		return
 	}
@@ -150,6 +151,15 @@ func openBackoff() backoff.BackOff {
 	return b
 }
 
+// asHeld is a chain for those who read it: a segment of which a range is lost ends where its entries do.
+func asHeld(chain []mq.Segment) []mq.Segment {
+	out := slices.Clone(chain)
+	for i := range out {
+		out[i].End, out[i].Held = out[i].DataEnd(), nil
+	}
+	return out
+}
+
 // loaded is what a new leader needs to serve.
 type loaded struct {
 	chain   []mq.Segment
@@ -170,7 +180,7 @@ func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.M
 	if head.Open == nil || head.Open.ID != id {
 		return loaded{}, fmt.Errorf("segment %d is not the open one any more", id)
 	}
-	o := loaded{chain: chain, base: head.Open.Base, machine: kept}
+	o := loaded{chain: asHeld(chain), base: head.Open.Base, machine: kept}
 	x := p.suffixFor(&head)
 	if head.Last != nil {
 		err = x.repair(ctx, head.Last)

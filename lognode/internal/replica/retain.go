@@ -152,5 +152,5 @@ func (p *Partition) dropInChain(ctx context.Context, open, first mq.SegmentID) (
 	if _, err := p.env.Chain.DropSegments(ctx, head, chain[1].Number); err != nil {
 		return nil, err
 	}
-	return chain[1:], nil
+	return asHeld(chain[1:]), nil
 }

@@ -12,6 +12,8 @@ type clusterCommands struct {
 	Drain      drainCmd      `cmd:"" help:"Empty a log node: it gets and leads nothing new."`
 	Undrain    undrainCmd    `cmd:"" help:"Use a drained log node again."`
 	MoveLeader moveLeaderCmd `cmd:"" help:"Let another replica lead a partition."`
+
+	ForceRecover forceRecoverCmd `cmd:"" help:"Go on with what is left of a partition that lost too many replicas."`
 }
 
 type drainCmd struct {
@@ -76,6 +78,9 @@ func renderCluster(c *api.Cluster, width int, paint painter) string {
 	parts := fmt.Sprintf("%d, %d with a leader", c.Partitions.Total, c.Partitions.WithLeader)
 	if n := c.Partitions.UnderReplicated; n > 0 {
 		parts += ", " + paint(styleWarn, fmt.Sprintf("%d under-replicated", n))
+	}
+	if n := c.Partitions.LostRanges; n > 0 {
+		parts += ", " + paint(styleWarn, fmt.Sprintf("%d ranges lost, %d of them forced", n, c.Partitions.Forced))
 	}
 	out := pairs([][2]string{{"cluster", c.ID}, {"answered by", c.Gateway}, {"topics", strconv.Itoa(c.Topics)}, {"partitions", parts}})
 	t := table{headers: []string{"NAME", "ROLE", "STATE", "ADDRESS", "ZONE", ">LEADS", ">REPLICAS"}}

@@ -1,0 +1,257 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/splashdam/splashdam/gateway/internal/strictjson"
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// probeTimeout bounds how long a replica has to say what it holds.
+const probeTimeout = time.Second
+
+// maxForcedBy bounds the name of who forces a partition.
+const maxForcedBy = 200
+
+// handleForceRecover makes a partition go on that lost more replicas than it can do without, with what is left of it.
+// What that gives up is recorded and shown; with dry_run it is only shown.
+func (g *Gateway) handleForceRecover(c echo.Context) error {
+	dry, err := queryBool(c, "dry_run")
+	if err != nil {
+		return err
+	}
+	var req api.ForceRecoverRequest
+	body, err := g.configBody(c)
+	if err == nil && body != nil {
+		err = strictjson.Decode(body, &req)
+	}
+	if err == nil {
+		err = checkForce(&req, dry)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
+	defer cancel()
+	p, err := g.pathPartition(ctx, c)
+	if err != nil {
+		return err
+	}
+	plan, err := g.planForce(ctx, p, &req)
+	if err != nil {
+		return err
+	}
+	if dry || !plan.answer.Needed {
+		return answerJSON(c, http.StatusOK, plan.answer)
+	}
+	by := req.By
+	if by == "" {
+		by = c.RealIP()
+	}
+	plan.force.By, plan.force.At = by, time.Now().UTC()
+	g.log.Warn("a partition is forced", "partition", p, "by", by, "node", req.Node, "lost", plan.answer.Lost)
+	if err := g.force(ctx, p, plan); err != nil {
+		return err
+	}
+	return answerJSON(c, http.StatusOK, plan.answer)
+}
+
+func checkForce(req *api.ForceRecoverRequest, dry bool) error {
+	if !req.AcceptLoss && !dry {
+		e := mqerr.New(mqerr.ValidationFailed, "forcing a partition gives up messages; look at it with ?dry_run=true first")
+		e.Fields = []mqerr.Field{{Pointer: "/accept_loss", Detail: "must be true"}}
+		return e
+	}
+	if len(req.By) > maxForcedBy || strings.ContainsFunc(req.By, func(r rune) bool { return r < ' ' }) {
+		e := mqerr.New(mqerr.ValidationFailed, "by is a name of at most %d bytes", maxForcedBy)
+		e.Fields = []mqerr.Field{{Pointer: "/by", Detail: "is too long or has control characters"}}
+		return e
+	}
+	return nil
+}
+
+// forcePlan is what forcing a partition would do.
+type forcePlan struct {
+	head   mq.Head
+	force  meta.Force
+	answer api.ForceRecoverAnswer
+}
+
+// planForce looks at what is left of a partition.
+func (g *Gateway) planForce(ctx context.Context, p mq.PartitionID, req *api.ForceRecoverRequest) (*forcePlan, error) {
+	head, sealed, err := g.store.Chain(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if head.Open == nil {
+		return nil, mqerr.New(mqerr.NoLeader, "the partition has had no leader yet: there is nothing to recover")
+	}
+	plan := &forcePlan{head: head, force: meta.Force{Segment: head.Open.ID, Node: req.Node, Empty: req.Empty},
+		answer: api.ForceRecoverAnswer{Partition: p.Number, Segment: uint64(head.Open.ID), Leader: head.Open.LeaderNode()}}
+	a := &plan.answer
+	if figures := g.partitionFigures(ctx, []mq.PartitionID{p})[p]; figures.err == nil {
+		a.Because = "the partition is served by " + a.Leader
+		return plan, nil
+	}
+	states := g.probeHolders(ctx, append(sealed, *head.Open))
+	a.Replicas = describeReplicas(head.Open, states)
+	if err := plan.choose(req, states); err != nil {
+		return nil, err
+	}
+	if answering(head.Open, head.Open.Replicas, states) < head.Open.SealAnswers() {
+		end := highest(head.Open, head.Open.Replicas, states)
+		a.Needed = true
+		a.Because = "too few replicas of the open segment answer to know where it ends"
+		a.Lost = append(a.Lost, api.LostRange{From: end.Offset, To: end.Offset + mq.HoleJump, Forced: true, By: req.By, Node: req.Node})
+	}
+	for i := range sealed {
+		s := &sealed[i]
+		end := highest(s, s.Holders(), states)
+		if missing := len(s.Holders()) - answering(s, s.Holders(), states); missing < s.Quorum || !end.Before(s.DataEnd()) {
+			continue
+		}
+		a.Needed = true
+		a.Because = "no holder that answers has the rest of a sealed segment"
+		a.Lost = append(a.Lost, api.LostRange{From: end.Offset, To: s.DataEnd().Offset, Forced: true, By: req.By, Node: req.Node})
+	}
+	if !a.Needed {
+		a.Because = "enough replicas answer: the partition goes on by itself as soon as enough nodes can take its next segment"
+	}
+	return plan, nil
+}
+
+// choose checks the replica that the operator wants to go on with.
+func (plan *forcePlan) choose(req *api.ForceRecoverRequest, states holderStates) error {
+	open := plan.head.Open
+	if req.Node == "" {
+		if answering(open, open.Replicas, states) == 0 && !req.Empty && len(open.Replicas) > 0 {
+			return mqerr.New(mqerr.NotEnoughReplicas, "no replica of the open segment answers; "+
+				"with empty=true the partition goes on without any, and all of the segment is lost")
+		}
+		return nil
+	}
+	for _, r := range open.Replicas {
+		if r.Node != req.Node {
+			continue
+		}
+		if !states.of(open.ID, r.Store).known {
+			return mqerr.New(mqerr.NotEnoughReplicas, "node %s does not answer for the open segment, or its copy is damaged", r.Node)
+		}
+		plan.force.Store = r.Store
+		return nil
+	}
+	return mqerr.New(mqerr.InvalidParameter, "node: %q is no replica of the partition's open segment", req.Node)
+}
+
+// force sets the wish and waits for what comes of it.
+func (g *Gateway) force(ctx context.Context, p mq.PartitionID, plan *forcePlan) error {
+	if err := g.store.SetForce(ctx, p, plan.force); err != nil {
+		return err
+	}
+	before := len(plan.head.Holes)
+	var now mq.Head
+	err := g.view.WaitFor(ctx, func(v *meta.View) bool {
+		h, ok := v.Head(p)
+		now = h
+		return ok && (h.Open != nil && h.Open.ID != plan.head.Open.ID || len(h.Holes) > before)
+	})
+	if err != nil {
+		return mqerr.New(mqerr.OutcomeUnknown, "the partition has not gone on yet; the wish stands for %s. "+
+			"Are %d nodes alive to take its next segment?", meta.ForceFor, plan.head.Quorum)
+	}
+	plan.answer.Forced, plan.answer.Lost = len(now.Holes) > before, describeHoles(now.Holes[min(before, len(now.Holes)):])
+	plan.answer.Segment, plan.answer.Leader = uint64(now.Open.ID), now.Open.LeaderNode()
+	return nil
+}
+
+// holderState is what a node said of a segment.
+type holderState struct {
+	known bool
+	tail  mq.Position
+}
+
+type holderStates map[mq.StoreID]map[mq.SegmentID]holderState
+
+func (h holderStates) of(s mq.SegmentID, store mq.StoreID) holderState { return h[store][s] }
+
+// probeHolders asks every holder of the segments what it has of them, each node once.
+func (g *Gateway) probeHolders(ctx context.Context, segments []mq.Segment) holderStates {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	asked := map[mq.StoreID][]uint64{}
+	for i := range segments {
+		for _, r := range segments[i].Holders() {
+			asked[r.Store] = append(asked[r.Store], uint64(segments[i].ID))
+		}
+	}
+	type answer struct {
+		store mq.StoreID
+		res   *mqpb.ProbeResponse
+	}
+	answers := make(chan answer, len(asked))
+	for store, ids := range asked {
+		go func() {
+			a := answer{store: store}
+			if n, ok := g.view.NodeByStore(store); ok {
+				if client, err := g.router.ControlNode(n.Name); err == nil {
+					a.res, _ = client.Probe(ctx, &mqpb.ProbeRequest{Segments: ids}) // without an answer nothing is known
+				}
+			}
+			answers <- a
+		}()
+	}
+	out := holderStates{}
+	for range asked {
+		a := <-answers
+		if a.res.GetNode().GetStore() != string(a.store) {
+			continue
+		}
+		out[a.store] = map[mq.SegmentID]holderState{}
+		for _, s := range a.res.GetSegments() {
+			out[a.store][mq.SegmentID(s.GetSegment())] = holderState{s.GetKnown(), s.GetTail().MQ()}
+		}
+	}
+	return out
+}
+
+func answering(s *mq.Segment, holders []mq.Replica, states holderStates) (n int) {
+	for _, r := range holders {
+		if states.of(s.ID, r.Store).known {
+			n++
+		}
+	}
+	return n
+}
+
+// highest is how far the holders that answer have a segment.
+func highest(s *mq.Segment, holders []mq.Replica, states holderStates) mq.Position {
+	end := s.Base
+	for _, r := range holders {
+		if st := states.of(s.ID, r.Store); st.known && end.Before(st.tail) {
+			end = st.tail
+		}
+	}
+	return end
+}
+
+func describeReplicas(s *mq.Segment, states holderStates) []api.ForceReplica {
+	out := []api.ForceReplica{}
+	for _, r := range s.Replicas {
+		st := states.of(s.ID, r.Store)
+		x := api.ForceReplica{Node: r.Node, Answers: st.known}
+		if st.known {
+			x.NextOffset = st.tail.Offset
+		}
+		out = append(out, x)
+	}
+	return out
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"os/user"
+	"strings"
+
+	"github.com/splashdam/splashdam/shared/api"
+)
+
+type forceRecoverCmd struct {
+	Topic      string `arg:"" help:"Topic."`
+	Partition  uint32 `arg:"" help:"Partition."`
+	Node       string `help:"Replica that must be among those that answer; whichever do if not given."`
+	AcceptLoss bool   `help:"Do it. Without this it is only shown what would be given up."`
+	Empty      bool   `help:"Go on even if no replica answers: all of the open segment is lost."`
+	By         string `help:"Who decides that; it is recorded. Your user name if not given."`
+}
+
+func (f *forceRecoverCmd) Run(s *session) error {
+	ctx, cancel := s.call()
+	defer cancel()
+	by := f.By
+	if by == "" {
+		if u, err := user.Current(); err == nil {
+			by = u.Username
+		}
+	}
+	out, err := s.client.ForceRecover(ctx, f.Topic, f.Partition,
+		api.ForceRecoverRequest{Node: f.Node, AcceptLoss: f.AcceptLoss, Empty: f.Empty, By: by}, !f.AcceptLoss)
+	if err != nil {
+		return err
+	}
+	return s.show(out, func() string { return renderForce(&out, f.AcceptLoss, s.width, s.painter()) })
+}
+
+func renderForce(a *api.ForceRecoverAnswer, done bool, width int, paint painter) string {
+	var b strings.Builder
+	switch {
+	case !a.Needed:
+		fmt.Fprintf(&b, "Nothing to do for partition %d: %s.\n", a.Partition, a.Because)
+		return b.String()
+	case a.Forced:
+		fmt.Fprintf(&b, "Partition %d goes on, led by %s. Recorded as lost:\n", a.Partition, a.Leader)
+	case done:
+		fmt.Fprintf(&b, "Partition %d goes on, led by %s; nothing was lost.\n", a.Partition, a.Leader)
+	default:
+		fmt.Fprintf(&b, "Partition %d can't go on: %s. This would be recorded as lost:\n", a.Partition, a.Because)
+	}
+	for _, l := range a.Lost {
+		b.WriteString("  " + paint(styleWarn, fmt.Sprintf("offsets %d to %d", l.From, l.To-1)) + "\n")
+	}
+	if len(a.Replicas) > 0 {
+		t := table{headers: []string{"REPLICA", "ANSWERS", ">NEXT OFFSET"}}
+		for _, r := range a.Replicas {
+			answers, next := "no", "-"
+			if r.Answers {
+				answers, next = "yes", fmt.Sprint(r.NextOffset)
+			}
+			t.rows = append(t.rows, []string{r.Node, answers, next})
+		}
+		b.WriteString(t.render(width, paint))
+	}
+	if !done {
+		b.WriteString("Nothing was done. Bring a replica back if you can; to give this up, add --accept-loss.\n")
+	}
+	return b.String()
+}
