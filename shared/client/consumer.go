@@ -98,7 +98,13 @@ func (c *Client) Consumer(topic, group string, h Handler, o ConsumerOptions) *Co
 // that run are waited for (after Drain their contexts end), what they returned is settled. It returns nil
 // after such a stop, and the error when the server refuses the receive for good (the topic is gone).
 // Faults that pass are waited out.
-func (k *Consumer) Run(ctx context.Context) error {
+func (k *Consumer) Run(ctx context.Context) error { return k.run(ctx, k.fetch) }
+
+// RunStream is Run over a stream instead of long polls: messages come without a request for each, as many as Concurrency
+// says at once. What is on its way when ctx ends comes again when its lease does.
+func (k *Consumer) RunStream(ctx context.Context) error { return k.run(ctx, k.subscribe) }
+
+func (k *Consumer) run(ctx context.Context, take func(context.Context, func(Delivery)) error) error {
 	work, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer giveUp(nil)
 	var handlers, helpers sync.WaitGroup
@@ -106,7 +112,7 @@ func (k *Consumer) Run(ctx context.Context) error {
 	helpers.Go(func() { k.leases.run(helperCtx) })
 	helpers.Go(k.settler.run)
 
-	err := k.fetch(ctx, func(d Delivery) {
+	err := take(ctx, func(d Delivery) {
 		handlers.Go(func() {
 			defer k.slots.Release(1)
 			k.handle(work, d)
@@ -154,6 +160,19 @@ func (k *Consumer) fetch(ctx context.Context, start func(Delivery)) error {
 			}
 		}
 	}
+}
+
+// subscribe takes messages from a stream until ctx ends or the error is final.
+func (k *Consumer) subscribe(ctx context.Context, start func(Delivery)) error {
+	o := SubscribeOptions{MaxInFlight: min(k.options.Concurrency, mq.MaxBatchMessages), Lease: k.options.Lease, Name: k.options.Name}
+	for d, err := range k.client.Subscribe(ctx, k.topic, k.group, o) {
+		if err != nil {
+			return err
+		}
+		_ = k.slots.Acquire(context.WithoutCancel(ctx), 1) // never fails; a handler is about to end
+		start(d)
+	}
+	return nil
 }
 
 // final4xx says whether the same receive can never succeed.

@@ -16,6 +16,7 @@ type consumeCmd struct {
 	Ack       bool          `default:"true" negatable:"" help:"Acknowledge what was printed."`
 	Lease     time.Duration `help:"Lease of what is received; default: the group's."`
 	Follow    bool          `short:"f" help:"Go on waiting for more."`
+	Stream    bool          `help:"Follow by a stream of the group instead of long polls."`
 	Max       int           `short:"n" default:"0" help:"Messages at most; 0: no bound."`
 	Partition *uint32       `help:"Read this partition only."`
 	From      string        `help:"Read from an offset (with --partition), earliest or latest."`
@@ -27,6 +28,9 @@ type consumeCmd struct {
 
 func (c *consumeCmd) Run(s *session) error {
 	p := s.printer(c.Raw)
+	if c.Group == "" && c.Stream {
+		return wrongUsage("--stream needs --group")
+	}
 	if c.Group == "" {
 		o, err := c.range_()
 		if err != nil {
@@ -36,6 +40,9 @@ func (c *consumeCmd) Run(s *session) error {
 	}
 	if c.From != "" || c.To != "" || c.FromTime != "" || c.ToTime != "" || c.Partition != nil {
 		return wrongUsage("--from, --to, --from-time, --to-time and --partition are for reading without --group")
+	}
+	if c.Stream {
+		return c.stream(s, p)
 	}
 	return c.receive(s, p)
 }
@@ -98,6 +105,27 @@ func (c *consumeCmd) receive(s *session, p *printer) error {
 		}
 		if err := c.acknowledge(s, got); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// stream consumes with the group over a stream, message by message.
+func (c *consumeCmd) stream(s *session, p *printer) error {
+	o := client.SubscribeOptions{Lease: c.Lease, Name: "splashdam-cli", MaxInFlight: pageLength(c.Max)}
+	n := 0
+	for d, err := range s.client.Subscribe(s.ctx, c.Topic, c.Group, o) {
+		if err != nil {
+			return interruptedIsFine(s, err)
+		}
+		if err := errors.Join(p.delivery(&d), p.flush()); err != nil {
+			return err
+		}
+		if err := c.acknowledge(s, []client.Delivery{d}); err != nil {
+			return err
+		}
+		if n++; n == c.Max {
+			return nil
 		}
 	}
 	return nil

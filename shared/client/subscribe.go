@@ -1,0 +1,184 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// SubscribeOptions say how messages are streamed; the zero value takes the server's defaults.
+type SubscribeOptions struct {
+	// MaxInFlight is how many messages may be out and not settled, 1 to 10,000; 0: 100.
+	MaxInFlight int
+	// Lease is how long each message is leased; 0: the group's setting.
+	Lease time.Duration
+	// Name is shown in traces. Default: the caller's address.
+	Name string
+	// Partitions are those to take from; nil: all.
+	Partitions []uint32
+}
+
+func (o *SubscribeOptions) path(topic, group string) string {
+	q := url.Values{}
+	if o.MaxInFlight > 0 {
+		q.Set("max_in_flight", strconv.Itoa(o.MaxInFlight))
+	}
+	if o.Lease > 0 {
+		q.Set("lease", o.Lease.String())
+	}
+	if o.Name != "" {
+		q.Set("consumer", o.Name)
+	}
+	if len(o.Partitions) > 0 {
+		var b []byte
+		for i, p := range o.Partitions {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = strconv.AppendUint(b, uint64(p), 10)
+		}
+		q.Set("partitions", string(b))
+	}
+	return withQuery(pathOf("topics", topic, "groups", group, "stream"), q)
+}
+
+// streamSilence is how long a stream may say nothing: the server says that it lives every 15 s.
+const streamSilence = 50 * time.Second
+
+// maxEvent bounds one line of a stream: a message of 16 MiB in base64.
+const maxEvent = 64 << 20
+
+// Subscribe streams messages of a group as they come, each leased like one of Receive; settle them as they are done, and
+// more come. A stream that breaks, falls silent or is asked to move is opened again, at another server if there is one.
+// The pairs end with the context, or with an error that no repeating mends (the topic is gone), which is the last pair. What
+// was on its way to a caller that stops stays leased until the lease ends.
+func (c *Client) Subscribe(ctx context.Context, topic, group string, o SubscribeOptions) iter.Seq2[Delivery, error] {
+	return func(yield func(Delivery, error) bool) {
+		pauses := c.retry.pauses()
+		for ctx.Err() == nil {
+			base := c.servers.current()
+			s := &subscription{topic: topic, yield: yield}
+			err := s.stream(ctx, c, base, o.path(topic, group))
+			switch {
+			case s.stopped || ctx.Err() != nil:
+				return
+			case final4xx(err):
+				yield(Delivery{}, err)
+				return
+			case s.got:
+				pauses.Reset()
+			}
+			c.servers.leave(base)
+			pause := pauses.NextBackOff()
+			if s.moved {
+				pause = c.retry.Initial // asked to go elsewhere, where nothing is wrong
+			} else {
+				c.log.Warn("a stream ended, opening it again", "topic", topic, "group", group, "err", err)
+			}
+			if !sleep(ctx, pause) {
+				return
+			}
+		}
+	}
+}
+
+// subscription is one opened stream.
+type subscription struct {
+	topic   string
+	yield   func(Delivery, error) bool
+	got     bool // something came
+	moved   bool // the server asked to connect elsewhere
+	stopped bool // the caller wants no more
+}
+
+var errSilent = errors.New("client: the stream has fallen silent")
+
+// stream opens one stream and reads it to its end.
+func (s *subscription) stream(ctx context.Context, c *Client, base, path string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(streamSilence, func() { cancel(errSilent) })
+	defer silence.Stop()
+	q := &call{method: http.MethodGet, path: path, header: http.Header{"Accept": {"text/event-stream"}}}
+	answer, _, err := c.once(ctx, base, q)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(make([]byte, 0, 16<<10), maxEvent)
+	event, data := "", ""
+	for lines.Scan() {
+		silence.Stop() // while the caller works it does not read
+		line := lines.Text()
+		if line == "" {
+			if data != "" {
+				if err := s.event(event, data); err != nil || s.stopped || s.moved {
+					return err
+				}
+			}
+			event, data = "", ""
+		}
+		switch name, value, _ := strings.Cut(line, ": "); name {
+		case "event":
+			event = value
+		case "data":
+			data = value
+		}
+		silence.Reset(streamSilence)
+	}
+	switch err := lines.Err(); {
+	case context.Cause(ctx) == errSilent:
+		return errSilent
+	case err != nil:
+		return fmt.Errorf("client: %w", err)
+	}
+	return fmt.Errorf("client: the stream broke off: %w", io.ErrUnexpectedEOF)
+}
+
+// event takes one event.
+func (s *subscription) event(name, data string) error {
+	switch name {
+	case "message":
+		var m api.Delivery
+		var d Delivery
+		err := json.Unmarshal([]byte(data), &m)
+		if err == nil {
+			err = d.fill(s.topic, &m)
+		}
+		if err != nil {
+			return fmt.Errorf("client: a message of the stream can't be read: %w", err)
+		}
+		s.got = true
+		s.stopped = !s.yield(d, nil)
+	case "reconnect":
+		s.moved = true
+	case "error":
+		var e struct {
+			Error *api.ItemError `json:"error"`
+		}
+		if err := json.Unmarshal([]byte(data), &e); err != nil || e.Error == nil {
+			return fmt.Errorf("client: the stream ended with %.200q", data)
+		}
+		err := itemError(e.Error)
+		for _, code := range mqerr.Codes() {
+			if code.String() == err.Code {
+				err.Status = code.Status() // as if it were the answer to a call
+			}
+		}
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package client
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+const oneEvent = "event: message\ndata: {\"id\":\"%\",\"value\":\"v\",\"encoding\":\"utf8\",\"receipt\":\"r%\",\"attempt\":1}\n\n"
+
+func eventsOf(ids string) string {
+	var b strings.Builder
+	b.WriteString("retry: 1000\n\n")
+	for _, id := range ids {
+		b.WriteString(strings.ReplaceAll(oneEvent, "%", string(id)))
+	}
+	return b.String()
+}
+
+// silent is a body that says something and nothing more.
+type silent struct {
+	io.Reader
+	ctx context.Context
+}
+
+func (s silent) Read(b []byte) (int, error) {
+	if n, err := s.Reader.Read(b); err == nil {
+		return n, nil
+	}
+	<-s.ctx.Done()
+	return 0, s.ctx.Err()
+}
+func (silent) Close() error { return nil }
+
+func TestSubscribeOpensAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{answer: func(n int, r *http.Request, _ []byte) (*http.Response, error) {
+			switch n {
+			case 0:
+				return nil, errRefused
+			case 1:
+				return reply(200, eventsOf("ab")), nil // breaks off
+			case 2:
+				return reply(200, eventsOf("c")+"event: reconnect\ndata: {\"reason\":\"draining\",\"after\":\"1s\"}\n\n"), nil
+			case 3:
+				a := reply(200, "")
+				a.Body = silent{strings.NewReader(eventsOf("d")), r.Context()}
+				return a, nil
+			case 4:
+				return refusal(503, "no_leader", true), nil
+			}
+			return reply(200, eventsOf("e")+"event: error\ndata: {\"error\":{\"code\":\"group_not_found\",\"retryable\":false}}\n\n"), nil
+		}}
+		c := over(t, w, Options{Servers: []string{"http://one:8080", "http://two:8080"}})
+		got := ""
+		var last error
+		began := time.Now()
+		for d, err := range c.Subscribe(t.Context(), "t", "g", SubscribeOptions{MaxInFlight: 5, Lease: time.Minute, Name: "n", Partitions: []uint32{0, 2}}) {
+			got += d.ID
+			last = err
+		}
+		if got != "abcde" || !IsCode(last, mqerr.GroupNotFound) {
+			t.Errorf("got %q, %v", got, last)
+		}
+		if d := time.Since(began); d < streamSilence || d > streamSilence+20*time.Second {
+			t.Errorf("it took %s, with one silence of %s", d, streamSilence)
+		}
+		seen := w.requests()
+		if want := "/v1/topics/t/groups/g/stream?consumer=n&lease=1m0s&max_in_flight=5&partitions=0%2C2"; len(seen) != 6 || !strings.HasSuffix(seen[0].url, want) {
+			t.Errorf("%d requests, %s", len(seen), seen[0].url)
+		}
+		for i := 1; i < len(seen); i++ {
+			if seen[i].url[:12] == seen[i-1].url[:12] {
+				t.Errorf("request %d goes where %d failed: %s", i, i-1, seen[i].url)
+			}
+		}
+	})
+}
+
+func TestConsumerOverAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var settled, handled atomic.Int32
+		w := &wire{answer: func(n int, r *http.Request, body []byte) (*http.Response, error) {
+			if r.Method == http.MethodPost {
+				count := strings.Count(string(body), `"r`) - strings.Count(string(body), `"reason`)
+				if settled.Add(int32(count)) == 4 {
+					stop()
+				}
+				return reply(200, `{"results":[`+strings.Repeat("{},", count-1)+`{}],"failed":0}`), nil
+			}
+			a := reply(200, "")
+			a.Body = silent{strings.NewReader(eventsOf("abcd")), r.Context()}
+			return a, nil
+		}}
+		k := over(t, w, Options{}).Consumer("t", "g", func(context.Context, Delivery) error {
+			handled.Add(1)
+			return nil
+		}, ConsumerOptions{Concurrency: 2})
+		if err := k.RunStream(ctx); err != nil || handled.Load() != 4 || settled.Load() != 4 {
+			t.Errorf("%v, handled %d, settled %d", err, handled.Load(), settled.Load())
+		}
+	})
+}
