@@ -165,6 +165,7 @@ type GroupSettings struct {
 	Backoff     Backoff      `json:"backoff"`
 	MaxInFlight int          `json:"max_in_flight"` // per partition
 	Dead        DeadLimits   `json:"dead"`
+	Filter      Filter       `json:"filter,omitempty"` // nil: every message
 }
 
 // DefaultGroupSettings are used where an owner says nothing.
@@ -202,5 +203,6 @@ func (g *GroupSettings) Validate(at string) error {
 	c.want(between(g.Dead.MaxCount, 0, MaxDeadCount), at+"/dead/max_count", "must be 1 to %d, or 0 for no limit", MaxDeadCount)
 	c.want(g.Dead.MaxAge == 0 || between(time.Duration(g.Dead.MaxAge), time.Second, 10*365*24*time.Hour),
 		at+"/dead/max_age", "must be 1s to 87600h, or 0s for no limit")
+	g.Filter.check(&c, at+"/filter")
 	return errors.Join(c...)
 }

@@ -17,6 +17,7 @@ const maxFields = 32
 var (
 	rawType  = reflect.TypeFor[json.RawMessage]()
 	textType = reflect.TypeFor[encoding.TextUnmarshaler]()
+	jsonType = reflect.TypeFor[json.Unmarshaler]()
 )
 
 // checker walks a parsed body along the Go type that it is meant for.
@@ -53,6 +54,10 @@ func (c *checker) value(v any, t reflect.Type, pointer string) {
 	}
 	if reflect.PointerTo(t).Implements(textType) {
 		c.text(v, t, pointer)
+		return
+	}
+	if reflect.PointerTo(t).Implements(jsonType) {
+		c.own(v, t, pointer)
 		return
 	}
 	switch t.Kind() {
@@ -95,6 +100,17 @@ func (c *checker) text(v any, t reflect.Type, pointer string) {
 	}
 	u := reflect.New(t).Interface().(encoding.TextUnmarshaler)
 	if err := u.UnmarshalText([]byte(s)); err != nil {
+		c.bad(pointer, err.Error())
+	}
+}
+
+// own lets a type with a form of its own say what is wrong.
+func (c *checker) own(v any, t reflect.Type, pointer string) {
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = reflect.New(t).Interface().(json.Unmarshaler).UnmarshalJSON(text)
+	}
+	if err != nil {
 		c.bad(pointer, err.Error())
 	}
 }

@@ -157,8 +157,12 @@ func (m *Machine) apply(rec mq.Record, at, first uint64) uint64 {
 func (m *Machine) settled(g *group, s *settled) {
 	for i := range s.marks {
 		x := &s.marks[i]
-		if s.outcome == outDropped {
+		switch s.outcome {
+		case outDropped:
 			g.drop(x.first, x.count)
+			continue
+		case outFiltered:
+			g.skip(x.first, x.count)
 			continue
 		}
 		for i := range x.count {
@@ -166,6 +170,8 @@ func (m *Machine) settled(g *group, s *settled) {
 			switch s.outcome {
 			case outAcked:
 				g.ack(off)
+			case outLapsed:
+				g.lapse(off)
 			case outNacked, outExpired, outPostponed:
 				g.fail(off, x.attempt, f, x.due, s.now, s.reason)
 			case outDead:

@@ -23,7 +23,7 @@ import (
 // beside.
 
 const (
-	checkpointVersion = 3
+	checkpointVersion = 4
 	// PartBytes is the most that a part may have: what is asked for beyond it is this.
 	PartBytes = 256 << 10
 	// maxParts bounds what LoadCheckpoint takes: well above MaxCheckpoint, which is an estimate.
@@ -160,11 +160,13 @@ func (m *Machine) appendState(b []byte) []byte {
 func (t *tally) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, t.acked)
 	b = binary.AppendUvarint(b, t.dropped)
-	return binary.AppendUvarint(b, t.discarded)
+	b = binary.AppendUvarint(b, t.discarded)
+	b = binary.AppendUvarint(b, t.lapsed)
+	return binary.AppendUvarint(b, t.filtered)
 }
 
 func readTally(r *mq.Reader) tally {
-	return tally{acked: r.Uvarint(), dropped: r.Uvarint(), discarded: r.Uvarint()}
+	return tally{acked: r.Uvarint(), dropped: r.Uvarint(), discarded: r.Uvarint(), lapsed: r.Uvarint(), filtered: r.Uvarint()}
 }
 
 func (g *group) appendOut(b []byte, index map[*text]uint64) []byte {

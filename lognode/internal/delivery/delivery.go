@@ -98,6 +98,7 @@ type Machine struct {
 
 	messages int // out, over all groups
 	spans    int // early, over all groups
+	filters  int // bytes of the groups' filters
 	full     bool
 	free     []*message
 	replayed replayed
@@ -220,7 +221,7 @@ func (m *Machine) Urgent() bool { return m.urgent }
 
 // Size is about how many bytes a checkpoint of the state takes; see MaxCheckpoint.
 func (m *Machine) Size() int {
-	return sizeGroup*len(m.groups) + sizeMessage*m.messages + sizeSpan*m.spans + sizeGrant*m.grants + m.texts.bytes
+	return sizeGroup*len(m.groups) + sizeMessage*m.messages + sizeSpan*m.spans + sizeGrant*m.grants + m.texts.bytes + m.filters
 }
 
 // What each thing takes in a checkpoint, rounded up from what is usual (a message has 9 to 25 bytes).

@@ -52,28 +52,28 @@ func (g *group) drop(first, count uint64) {
 		}
 	}
 	for l := range mq.Lane(mq.Lanes) {
-		g.dropFresh(l, first, to)
+		g.tally.dropped += g.takeRange(l, first, to)
 	}
 	g.lowest = max(g.lowest, min(to, g.lowFresh()))
 	g.m.touch(g)
 }
 
-// dropFresh forgets the fresh messages of a lane from first (inclusive) to (exclusive).
-func (g *group) dropFresh(l mq.Lane, first, to uint64) {
+// takeRange takes the fresh messages of a lane from first (inclusive) to (exclusive) and says how many there were.
+func (g *group) takeRange(l mq.Lane, first, to uint64) (taken uint64) {
 	if low, ok := g.nextFresh(l, 0); g.left[l] == 0 || !ok || low >= to {
-		return
+		return 0
 	} else if low >= first { // nothing below: the pointer moves over all of it
 		n := g.freshBelow(l, to)
-		g.tally.dropped += n
 		g.left[l] -= n
 		g.setFresh(l, to)
-		return
+		return n
 	}
 	for off, ok := g.nextFresh(l, first); ok && off < to; off, ok = g.nextFresh(l, off) {
 		n := g.freshRun(l, off, to-off)
-		g.tally.dropped += n
+		taken += n
 		g.takeFresh(l, off, n)
 	}
+	return taken
 }
 
 // maxDropSpans is how many spans a Drop writes at most for a group. The last one then reaches to the end: it says the

@@ -24,6 +24,8 @@ type GroupFigures struct {
 	Acked     uint64 // since the group was made, as are the next ones
 	Dropped   uint64 // removed by retention before they were settled
 	Discarded uint64 // dead letters that were deleted or went beyond the limits
+	Lapsed    uint64 // past their TTL
+	Filtered  uint64 // not wanted by the group's filter
 	Lag       uint64 // not settled: Fresh, Again, Leased and Waiting
 	Lanes     [mq.Lanes]LaneFigures
 }
@@ -43,7 +45,7 @@ func (m *Machine) Figures(id mq.GroupID) (GroupFigures, bool) {
 	f := GroupFigures{Generation: g.generation, Cursor: g.cursor(), Next: g.lowFresh(), Committed: m.committed,
 		Ready: m.canGive(g), Fresh: g.freshCount(), Again: g.count[StateReady], Leased: g.count[StateLeased],
 		Waiting: g.count[StateWaiting], Dead: g.count[StateDead], Acked: g.tally.acked, Dropped: g.tally.dropped,
-		Discarded: g.tally.discarded}
+		Discarded: g.tally.discarded, Lapsed: g.tally.lapsed, Filtered: g.tally.filtered}
 	f.Lag = f.Fresh + uint64(f.Again+f.Leased+f.Waiting)
 	for l := range f.Lanes {
 		of := &g.inLane[l]

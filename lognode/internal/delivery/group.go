@@ -101,7 +101,9 @@ func (m *Machine) setGroup(c GroupConfig) {
 		g = m.newGroup(c)
 	} else if c.Version > g.Version {
 		c.Start = g.Start
+		m.filters += c.Settings.Filter.Size() - g.Settings.Filter.Size()
 		g.GroupConfig = c
+		g.seen = 0
 	}
 	g.more = true
 	m.touch(g)
@@ -119,6 +121,7 @@ func (m *Machine) removeGroup(id mq.GroupID) {
 	for l := range g.early {
 		m.spans -= len(g.early[l].spans)
 	}
+	m.filters -= g.Settings.Filter.Size()
 	delete(m.groups, id)
 }
 
@@ -192,7 +195,8 @@ func appendConfig(b []byte, c *GroupConfig) []byte {
 	b = binary.BigEndian.AppendUint64(b, math.Float64bits(s.Backoff.Jitter))
 	b = binary.AppendVarint(b, int64(s.MaxInFlight))
 	b = binary.AppendVarint(b, int64(s.Dead.MaxCount))
-	return binary.AppendVarint(b, int64(s.Dead.MaxAge))
+	b = binary.AppendVarint(b, int64(s.Dead.MaxAge))
+	return s.Filter.Append(b)
 }
 
 // readConfig reads all but the id. Settings that no version of EnsureGroup lets through are an error, so that what
@@ -218,6 +222,7 @@ func readConfig(r *mq.Reader) GroupConfig {
 	s.Backoff.Jitter = math.Float64frombits(r.Fixed64())
 	s.MaxInFlight = int(r.Varint())
 	s.Dead = mq.DeadLimits{MaxCount: int(r.Varint()), MaxAge: mq.Duration(r.Varint())}
+	s.Filter = mq.ReadFilter(r)
 	if r.Err() != nil {
 		return c
 	}

@@ -11,6 +11,8 @@ import (
 
 // oracle is the dumbest account of what a group may do: a map per group, one entry per offset that was touched.
 type oracle struct {
+	filters bool
+	seen    uint64 // how far its filter has looked
 	limits  mq.DeadLimits
 	died    map[uint64]int64
 	state   map[uint64]State
@@ -45,7 +47,7 @@ func newWorld(t *rapid.T, tb testing.TB) *world {
 
 func (w *world) ensure(id mq.GroupID) {
 	if w.groups[id] == nil {
-		w.groups[id] = &oracle{limitsOf(id), map[uint64]int64{}, map[uint64]State{}, map[uint64]uint32{}, map[uint64]fence{}, map[uint64]int64{}}
+		w.groups[id] = &oracle{id == 3, 0, limitsOf(id), map[uint64]int64{}, map[uint64]State{}, map[uint64]uint32{}, map[uint64]fence{}, map[uint64]int64{}}
 		for _, h := range w.holes {
 			w.groups[id].lose(h)
 		}
@@ -59,6 +61,9 @@ func (w *world) ensure(id mq.GroupID) {
 			c.Settings.Lanes.Mode = mq.LanesStrict
 		}
 		c.Settings.Dead = limitsOf(id)
+		if id == 3 {
+			c.Settings.Filter = thirds
+		}
 	})
 }
 
@@ -97,7 +102,8 @@ func (o *oracle) fail(m *Machine, id mq.GroupID, off uint64, now, delay int64) {
 
 func (w *world) receive(id mq.GroupID, n int, stream uint64) {
 	w.next++
-	g, err := w.m.Receive(w.now, ReceiveRequest{Group: id, Max: n, Consumer: "c", Stream: stream, Delivery: w.next})
+	w.look(id)
+	g, err := w.m.Receive(w.now, ReceiveRequest{Group: id, Max: n, Consumer: "c", Stream: stream, Delivery: w.next, Seen: true})
 	if err != nil {
 		w.t.Fatalf("receive: %v", err)
 	}
@@ -133,6 +139,9 @@ func (w *world) expect(o *oracle, s mq.LaneSettings, n int) (ready [mq.Lanes][]u
 	var leased [mq.Lanes]int
 	out := 0
 	for off, l := range w.lanes {
+		if _, touched := o.state[uint64(off)]; o.filters && !touched && uint64(off) >= o.seen {
+			continue
+		}
 		switch o.state[uint64(off)] {
 		case StateReady: // the zero value: untouched
 			ready[l] = append(ready[l], uint64(off))
@@ -225,11 +234,18 @@ func (w *world) settled(h held, it SettleItem, r SettleResult, last bool) {
 
 // back is what a return does to the oracle: what this hand-over still leases is given back.
 func (w *world) back(match func(held) bool) {
+	w.gone(match, func(o *oracle, off uint64) {
+		o.state[off] = StateReady
+		o.attempt[off]--
+	})
+}
+
+// gone does something to what the hand-overs that match still lease.
+func (w *world) gone(match func(held) bool, f func(o *oracle, off uint64)) {
 	for _, h := range w.held {
 		o := w.groups[h.Group]
 		if match(h) && !h.confirmed && o.state[h.Offset] == StateLeased && o.fence[h.Offset] == (fence{h.Segment, h.Counter}) && !w.extended(h) {
-			o.state[h.Offset] = StateReady
-			o.attempt[h.Offset]--
+			f(o, h.Offset)
 		}
 	}
 }
@@ -320,6 +336,9 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		"clean failover": func(t *rapid.T) {
 			w.publish(t, 1)
 			w.failover()
+			for _, o := range w.groups {
+				o.seen = 0
+			}
 			w.confirmAll()
 			w.tick(0)
 		},
@@ -392,6 +411,12 @@ func (w *world) handOverSteps() map[string]func(*rapid.T) {
 			if h, ok := w.anyHeld(t); ok {
 				w.back(func(x held) bool { return x == h })
 				w.m.Return(w.now, h.stream, h.delivery, h.Offset)
+			}
+		},
+		"lapse": func(t *rapid.T) {
+			if h, ok := w.anyHeld(t); ok {
+				w.gone(func(x held) bool { return x == h }, func(o *oracle, off uint64) { o.state[off] = StateAcked })
+				w.m.Lapse(w.now, h.stream, h.delivery, []uint64{h.Offset})
 			}
 		},
 		"confirm": func(t *rapid.T) {

@@ -23,6 +23,8 @@ type ReceiveRequest struct {
 	Stream, Delivery uint64
 	// Account is whose credit the leases use up; see Freed. 0 for nobody's.
 	Account uint64
+	// Seen says that the group's filter has looked as far as it may for this request: hand out what there is.
+	Seen bool
 }
 
 // Why says why a grant is empty.
@@ -34,6 +36,7 @@ const (
 	WhyPaused              // the group is paused
 	WhyInFlight            // max_in_flight is reached
 	WhyFull                // the partition's state is at MaxCheckpoint
+	WhyUnseen              // the group's filter has to look at more messages first: see Unseen
 )
 
 // Grant is what a receive hands out.
@@ -74,6 +77,10 @@ func (m *Machine) Receive(now int64, r ReceiveRequest) (Grant, error) {
 		out.Why = why
 		return out, nil
 	}
+	if !r.Seen && g.looks(n) {
+		out.Why = WhyUnseen
+		return out, nil
+	}
 	lease := min(r.Lease, int64(mq.MaxLease))
 	if lease <= 0 {
 		lease = int64(time.Duration(g.Settings.Lease))
@@ -84,6 +91,8 @@ func (m *Machine) Receive(now int64, r ReceiveRequest) (Grant, error) {
 	if len(out.Runs) == 0 {
 		if m.full {
 			out.Why = WhyFull
+		} else if g.unseen() {
+			out.Why = WhyUnseen
 		}
 		return out, nil
 	}
@@ -127,12 +136,13 @@ func (m *Machine) pick(g *group, n int) (runs []Run, again bool) {
 func (g *group) pick(l mq.Lane, n int, room *uint64, runs []Run, again bool) ([]Run, bool) {
 	first := len(runs)
 	fresh, hasFresh := g.nextFresh(l, 0)
+	limit := g.limit()
 	for n > 0 {
 		off, ok := g.nextAgain(l)
-		if hasFresh && *room > 0 && (!ok || fresh < off) {
+		if hasFresh && fresh < limit && *room > 0 && (!ok || fresh < off) {
 			// A run of fresh messages ends where an early one begins, and what is handed out again is below or
 			// early, so no lower offset is passed over.
-			count := g.freshRun(l, fresh, min(uint64(n), *room))
+			count := g.freshRun(l, fresh, min(uint64(n), *room, limit-fresh))
 			runs = appendRun(runs, first, fresh, uint32(count), 1)
 			n -= int(count)
 			*room -= count
@@ -209,13 +219,16 @@ func (m *Machine) freshRoom(g *group) uint64 {
 	if room <= 0 {
 		return 0
 	}
-	return min(g.freshCount(), uint64(room/sizeMessage+1))
+	return min(g.seenCount(), uint64(room/sizeMessage+1))
 }
 
 // canGive is how many messages a receive without a limit would find.
 func (m *Machine) canGive(g *group) int {
 	n, _ := m.limit(g, MaxReceive)
 	have := uint64(g.count[StateReady]) + m.freshRoom(g)
+	if g.unseen() {
+		have++ // to be looked at
+	}
 	if n > 0 && m.lanes.used {
 		have = min(have, uint64(m.shareable(g)))
 	}

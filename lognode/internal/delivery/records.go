@@ -92,11 +92,16 @@ const (
 	outDropped  outcome = 7 // removed by retention before it was settled
 	// outPostponed is outNacked without having counted: the attempt in its marks is the one before.
 	outPostponed outcome = 8
-	outcomes     outcome = 9
+	outLapsed    outcome = 9  // past its TTL before it could be handed out
+	outFiltered  outcome = 10 // not wanted by the group's filter
+	outcomes     outcome = 11
 )
 
 // long says whether the runs carry attempt, fence and due.
-func (o outcome) long() bool { return o != outAcked && o != outDropped }
+func (o outcome) long() bool { return o != outAcked && o != outLapsed && !o.ranges() }
+
+// ranges says whether the marks may be as long as a backlog: what they name need not be out.
+func (o outcome) ranges() bool { return o == outDropped || o == outFiltered }
 
 // mark is a range of messages with one outcome. The fence is that of the first, its counter rises by one per
 // message, so a receipt without a known lease leaves its fence in the journal.
@@ -111,7 +116,7 @@ type mark struct {
 // settled is the record of what became of messages.
 //
 // Form: group | generation | now (signed) | outcome (1) | until - now (signed) | reason | marks, each signed
-// distance from the end of the mark before | count, and but for acked and dropped: attempt | segment number | counter
+// distance from the end of the mark before | count, and but for acked, lapsed and ranges: attempt | segment number | counter
 // (signed, from the end of the mark before) | due - now (signed).
 type settled struct {
 	group      mq.GroupID
@@ -169,10 +174,9 @@ func (s *settled) read(body []byte) error {
 			x.due = s.now + readTime(r)
 			counter = x.fence.counter + x.count
 		}
-		// Dropped ranges may be as long as a backlog; the others are held message by message.
 		s.messages += min(x.count, math.MaxInt32)
 		if x.count == 0 || x.first > math.MaxInt64 || x.count > math.MaxInt64 || x.fence.counter > math.MaxInt64 ||
-			s.outcome != outDropped && s.messages > MaxReceive {
+			!s.outcome.ranges() && s.messages > MaxReceive {
 			r.Fail("settled mark %d+%d", x.first, x.count)
 			break
 		}

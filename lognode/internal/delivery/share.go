@@ -88,7 +88,7 @@ func (g *group) special() int { return g.count[StateReady] - g.inLane[mq.LaneNor
 func (m *Machine) available(g *group) (have [mq.Lanes]int) {
 	room := min(m.freshRoom(g), MaxReceive)
 	for l := range have {
-		have[l] = g.inLane[l][StateReady] + int(min(g.left[l], room))
+		have[l] = g.inLane[l][StateReady] + int(min(g.seenIn(mq.Lane(l)), room))
 	}
 	return have
 }

@@ -18,6 +18,7 @@ const (
 	EventExpired      = "EXPIRED"
 	EventDead         = "DEAD"
 	EventReturned     = "RETURNED"
+	EventFiltered     = "FILTERED"
 	EventPostponed    = "POSTPONED"
 	EventRedriven     = "REDRIVEN"
 	EventDeadRemoved  = "DEAD_REMOVED"
@@ -39,11 +40,15 @@ type Event struct {
 	Producer, Gateway string
 }
 
-// Why an EXPIRED event has no retry: the message itself has gone.
-const reasonDropped = "removed by retention"
+// Why an EXPIRED event has no retry: it is settled.
+const (
+	reasonDropped = "removed by retention"
+	reasonLapsed  = "past its TTL"
+)
 
 var eventOf = [outcomes]string{outAcked: EventAcknowledged, outNacked: EventNacked, outExpired: EventExpired,
-	outDead: EventDead, outExtended: EventExtended, outReturned: EventReturned, outPostponed: EventPostponed, outDropped: EventExpired}
+	outDead: EventDead, outExtended: EventExtended, outReturned: EventReturned, outPostponed: EventPostponed, outDropped: EventExpired,
+	outLapsed: EventExpired, outFiltered: EventFiltered}
 
 // TraceEntry calls f with what an entry says about the message at offset, in order. Records of kinds that this
 // version does not know are passed over.
@@ -131,6 +136,8 @@ func (s *settled) trace(offset uint64, f func(Event)) {
 			ev.Until = s.until
 		case outDropped:
 			ev.Reason = reasonDropped
+		case outLapsed:
+			ev.Reason = reasonLapsed
 		}
 		f(ev)
 	}

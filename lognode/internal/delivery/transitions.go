@@ -27,6 +27,8 @@ type group struct {
 	oldDead heap[deadLetter]
 	deadDue int64 // of the deadline that is set for the oldest one
 	trim    bool  // in Machine.trims
+	// seen is the offset up to which the filter has looked: what is fresh below it is wanted. It dies with the leader.
+	seen uint64
 
 	touched, more, wasReady, queued bool
 }
@@ -36,6 +38,8 @@ type tally struct {
 	acked     uint64
 	dropped   uint64 // removed by retention before they were settled
 	discarded uint64 // dead letters that were removed
+	lapsed    uint64 // past their TTL
+	filtered  uint64 // not wanted by the group's filter
 }
 
 func (m *Machine) newGroup(c GroupConfig) *group {
@@ -47,6 +51,7 @@ func (m *Machine) newGroup(c GroupConfig) *group {
 	}
 	g.oldDead.less = lessDead
 	m.groups[c.ID] = g
+	m.filters += c.Settings.Filter.Size()
 	g.recount()
 	return g
 }
@@ -154,14 +159,20 @@ func (g *group) leaseChanged(off uint64, x *message, attempt uint32, f fence, un
 }
 
 // ack settles a message.
-func (g *group) ack(off uint64) {
+func (g *group) ack(off uint64) { g.settle(off, &g.tally.acked) }
+
+// lapse settles a message that is past its time.
+func (g *group) lapse(off uint64) { g.settle(off, &g.tally.lapsed) }
+
+// settle settles a message for good and counts it, if it is not settled.
+func (g *group) settle(off uint64, counter *uint64) {
 	if x := g.out[off]; x != nil {
 		g.leave(x)
 		g.remove(off, x)
-		g.tally.acked++
+		*counter++
 	} else if l := g.m.lanes.of(off); g.isFresh(l, off) {
 		g.takeFresh(l, off, 1)
-		g.tally.acked++
+		*counter++
 	}
 	g.m.touch(g)
 }
