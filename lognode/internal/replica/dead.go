@@ -106,38 +106,21 @@ func (p *Partition) eachIndexed(ctx context.Context, j *journal, offsets []uint6
 
 // indexed calls f for the offsets that the entry holds and returns the others, which are behind it.
 func indexed(e *mq.Entry, offsets []uint64, f func(off uint64, m *mq.Message)) ([]uint64, error) {
-	at := e.At.Offset
-	for rest := e.Records; len(rest) > 0 && len(offsets) > 0; {
-		rec, next, err := mq.NextRecord(rest)
-		if err != nil {
-			return nil, err
+	err := eachBatch(e, func(first uint64, b *mq.Batch) error {
+		end := first + uint64(b.Count)
+		if len(offsets) == 0 || offsets[0] >= end {
+			return nil
 		}
-		rest = next
-		if rec.Kind != mq.KindMessages {
-			continue
-		}
-		b, err := mq.ParseBatch(rec.Body)
-		if err != nil {
-			return nil, err
-		}
-		first := at
-		at += uint64(b.Count)
-		if offsets[0] >= at {
-			continue
-		}
-		err = b.Each(nil, func(i int, m *mq.Message) bool {
+		return b.Each(nil, func(i int, m *mq.Message) bool {
 			if offsets[0] == first+uint64(i) {
 				f(offsets[0], m)
 				offsets = offsets[1:]
 			}
-			return len(offsets) > 0 && offsets[0] < at
+			return len(offsets) > 0 && offsets[0] < end
 		})
-		if err != nil {
-			return nil, err
-		}
-	}
+	})
 	for len(offsets) > 0 && offsets[0] < e.Next().Offset {
-		offsets = offsets[1:] // taken by a record of another kind
+		offsets = offsets[1:] // it was in none of the batches
 	}
-	return offsets, nil
+	return offsets, err
 }

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -11,33 +12,59 @@ import (
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
+// receiving is a receive on its way.
+type receiving struct {
+	stream uint64
+	frame.Receive
+	reply Reply
+	looks int    // of the group's filter, for it
+	take  uint32 // how many it asks the machine for: more than Max after it found expired ones only
+	taken int    // of those
+}
+
+// maxLapsed bounds how many expired messages one receive goes through; then it answers with nothing, says that there is
+// more, and is asked again.
+const maxLapsed = 50_000
+
 // Receive hands out messages. stream is the number of the gateway's stream.
 func (p *Partition) Receive(stream uint64, r frame.Receive, reply Reply) {
-	p.serve(reply.fail, func(l *leadership) {
+	p.receive(receiving{stream: stream, Receive: r, reply: reply, take: r.Max})
+}
+
+func (p *Partition) receive(r receiving) {
+	p.serve(r.reply.fail, func(l *leadership) {
 		now := time.Now()
 		l.uses[r.Group] = now
-		g, err := l.machine.Receive(now.UnixNano(), delivery.ReceiveRequest{Group: r.Group, Max: int(r.Max),
-			Lease: r.Lease, Consumer: r.Consumer, Stream: stream, Delivery: r.Handover, Account: r.Account})
+		g, err := l.machine.Receive(now.UnixNano(), delivery.ReceiveRequest{Group: r.Group, Max: int(r.take), Lease: r.Lease,
+			Consumer: r.Consumer, Stream: r.stream, Delivery: r.Handover, Account: r.Account, Seen: r.looks >= maxLooks})
 		if err != nil {
 			delete(l.uses, r.Group)
-			reply.fail(deliveryError(err))
+			r.reply.fail(deliveryError(err))
 			return
 		}
 		answer := frame.Received{Generation: g.Generation, Segment: g.Segment, LeaseUntil: g.LeaseUntil}
+		if g.Why == delivery.WhyUnseen && r.looks < maxLooks {
+			r.looks++
+			p.look(l, r.Group, func() { p.receive(r) })
+			return
+		}
 		if len(g.Runs) == 0 {
-			reply(frame.TypeReceived, &answer)
+			if g.Why == delivery.WhyUnseen || r.taken > 0 {
+				answer.Ready = uint64(l.machine.Ready(r.Group))
+			}
+			r.reply(frame.TypeReceived, &answer)
 			return
 		}
 		answer.Ready = uint64(l.machine.Ready(r.Group))
 		l.delivered.add(g.Messages())
-		hand := func() { p.handOut(l, stream, r, g.Runs, answer, reply) }
+		hand := func() { p.handOut(l, r, g.Runs, answer) }
 		if !g.MustCommit {
 			hand()
 			return
 		}
 		l.afterCommit(func(err error) {
 			if err != nil {
-				reply.fail(err)
+				r.reply.fail(err)
 				return
 			}
 			hand()
@@ -45,29 +72,30 @@ func (p *Partition) Receive(stream uint64, r frame.Receive, reply Reply) {
 	})
 }
 
-// handOut reads the messages of a grant beside the partition and answers with them. What does not fit max_bytes
-// or can't be read goes back uncounted.
-func (p *Partition) handOut(l *leadership, stream uint64, r frame.Receive, runs []delivery.Run, answer frame.Received, reply Reply) {
+// handOut reads the messages of a grant beside the partition and answers with them. What is past its TTL by then is
+// settled instead. What does not fit max_bytes or can't be read goes back uncounted.
+func (p *Partition) handOut(l *leadership, r receiving, runs []delivery.Run, answer frame.Received) {
 	j := l.journal()
 	p.beside(func(ctx context.Context) {
-		var back []uint64
-		budget := int(r.MaxBytes)
+		var back, gone []uint64
+		budget, left := int(r.MaxBytes), r.Max
 		for len(runs) > 0 {
 			n := 1 // the runs of a lane ascend, and those of the next one begin lower
 			for n < len(runs) && runs[n].First > runs[n-1].First {
 				n++
 			}
 			got := uint32(0)
-			if budget > 0 || len(answer.Chunks) == 0 {
+			var old []uint64
+			if left > 0 && (budget > 0 || len(answer.Chunks) == 0) {
 				var size int
-				got, size = p.readRuns(ctx, j, runs[:n], max(budget, 1), &answer)
+				got, size, old = p.readRuns(ctx, j, runs[:n], max(budget, 1), &left, &answer)
 				budget -= size
+				gone = append(gone, old...)
 			}
 			for _, run := range runs[:n] {
 				take := min(got, run.Count)
-				if got -= take; take > 0 {
-					answer.Runs = append(answer.Runs, frame.Run{First: run.First, Count: take, Attempt: run.Attempt, Counter: run.Counter})
-				}
+				got -= take
+				answer.Runs, old = cutRun(run, take, old, answer.Runs)
 				for i := take; i < run.Count; i++ {
 					back = append(back, run.First+uint64(i))
 				}
@@ -76,30 +104,41 @@ func (p *Partition) handOut(l *leadership, stream uint64, r frame.Receive, runs 
 		}
 		if len(back) > 0 {
 			answer.Ready += uint64(len(back))
-			p.Handover(stream, false, frame.Handover{Partition: p.id, Group: r.Group, Handover: r.Handover, Offsets: back})
+			p.Handover(r.stream, false, frame.Handover{Partition: p.id, Group: r.Group, Handover: r.Handover, Offsets: back})
 		}
-		if len(answer.Runs) == 0 {
-			reply.fail(mqerr.New(mqerr.Internal, "messages of the partition can't be read"))
-			return
+		p.lapse(&r, gone)
+		switch {
+		case len(answer.Runs) > 0:
+			p.env.Metrics.Delivered.Add(float64(messages(answer.Runs)))
+			r.reply(frame.TypeReceived, &answer)
+		case len(gone) > 0 && r.taken+len(gone) < maxLapsed:
+			r.taken += len(gone)
+			r.take = uint32(min(2*uint64(r.take), delivery.MaxReceive))
+			p.receive(r)
+		case len(gone) > 0:
+			answer.Ready = max(answer.Ready, 1)
+			r.reply(frame.TypeReceived, &answer)
+		default:
+			r.reply.fail(mqerr.New(mqerr.Internal, "messages of the partition can't be read"))
 		}
-		p.env.Metrics.Delivered.Add(float64(messages(answer.Runs)))
-		reply(frame.TypeReceived, &answer)
 	})
 }
 
-// readRuns adds the messages of ascending runs to an answer: how many could be read within the budget, and their size.
-func (p *Partition) readRuns(ctx context.Context, j journal, runs []delivery.Run, budget int, answer *frame.Received) (uint32, int) {
+// readRuns adds the messages of ascending runs to an answer, at most *left: how many it has dealt with within the budget,
+// their size, and which of them are past their TTL, so that they are not in the answer.
+func (p *Partition) readRuns(ctx context.Context, j journal, runs []delivery.Run, budget int, left *uint32, answer *frame.Received) (uint32, int, []uint64) {
 	list := make([]stretch, len(runs))
 	for i, run := range runs {
 		list[i] = stretch{run.First, run.Count}
 	}
 	chunks, n, size, err := p.chunks(ctx, j, list, budget)
-	if err != nil {
+	chunks, dealt, gone, bad := inTime(chunks, n, left, time.Now().UnixNano())
+	if err = cmp.Or(err, bad); err != nil {
 		p.env.Metrics.ReadErrors.Inc()
-		p.log.Error("a message can't be read", "from", runs[0].First, "after", n, "err", err)
+		p.log.Error("a message can't be read", "from", runs[0].First, "after", dealt, "err", err)
 	}
 	answer.Chunks = append(answer.Chunks, chunks...)
-	return n, size
+	return dealt, size, gone
 }
 
 func messages(runs []frame.Run) (n int) {

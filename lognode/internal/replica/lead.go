@@ -42,6 +42,7 @@ type leadership struct {
 	messages     bool        // the segment has messages
 	full         bool        // by retention: publishes are refused
 	uses         map[mq.GroupID]time.Time
+	looking      map[mq.GroupID]*lookers // what waits for the look of a group's filter
 
 	published, delivered rate
 }

@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics are counted over all partitions of a node.
 type Metrics struct {
-	Appended, Delivered, ReadErrors, Faults, Opened, Repaired, Expired, Footers, Lost, Released prometheus.Counter
+	Appended, Delivered, ReadErrors, Faults, Opened, Repaired, Expired, Footers, Lost, Released, Lapsed prometheus.Counter
 	// Late is how long after its due time the first message of a released record was placed, in seconds.
 	Late prometheus.Histogram
 }
@@ -28,6 +28,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		ReadErrors: counter("read_errors_total", "Messages that could not be read when they were to be handed out."),
 		Faults:     counter("faults_total", "Partitions that were stopped here because an invariant was broken."),
 		Expired:    counter("expired_segments_total", "Segments that retention removed."),
+		Lapsed:     counter("lapsed_messages_total", "Messages that were past their TTL when a group should have had them."),
 		Lost:       counter("lost_ranges_total", "Ranges of partitions that a leader here recorded as lost."),
 		Repaired:   counter("repaired_bytes_total", "Bytes of entries that were copied from other nodes to make a copy whole."),
 		Footers:    counter("derived_footers_total", "Footers that were derived by reading a sealed segment's entries again."),

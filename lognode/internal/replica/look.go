@@ -1,0 +1,121 @@
+package replica
+
+import (
+	"context"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+const (
+	// lookMost is how many messages a filter looks at before the partition hears of it.
+	lookMost = 64 << 10
+	// lookEnough is how many wanted ones end a look early: enough for the receives that follow.
+	lookEnough = 1000
+	// maxLooks bounds the looks of one receive; then it answers with what there is, and is asked again.
+	maxLooks = 16
+)
+
+// lookers are the receives that wait for a look.
+type lookers struct{ again []func() }
+
+func (w *lookers) run() {
+	for _, again := range w.again {
+		again()
+	}
+}
+
+// look has a group's filter look ahead, beside the partition, and then runs again; those that come meanwhile wait for
+// the same look.
+func (p *Partition) look(l *leadership, id mq.GroupID, again func()) {
+	if waiting := l.looking[id]; waiting != nil {
+		waiting.again = append(waiting.again, again)
+		return
+	}
+	w, ok := l.machine.Unseen(id)
+	if !ok {
+		again()
+		return
+	}
+	waiting := &lookers{again: []func(){again}}
+	l.looking[id] = waiting
+	j := l.journal()
+	p.beside(func(ctx context.Context) {
+		wanted := p.lookAt(ctx, &j, &w)
+		ok := p.post(func() {
+			delete(l.looking, id)
+			if p.lead == l && l.serving {
+				l.machine.Seen(time.Now().UnixNano(), id, w, wanted)
+			}
+			waiting.run()
+		})
+		if !ok { // the node stops, and answers so
+			waiting.run()
+		}
+	})
+}
+
+// lookAt is which messages of a window are wanted. It lowers the window's end to how far it came. A message that can't
+// be read is wanted: its hand-over will say what is wrong.
+func (p *Partition) lookAt(ctx context.Context, j *journal, w *delivery.Window) (wanted []delivery.Range) {
+	found := uint64(0)
+	add := func(first, count uint64) {
+		found += count
+		if n := len(wanted); n > 0 && wanted[n-1].First+wanted[n-1].Count == first {
+			wanted[n-1].Count += count
+			return
+		}
+		wanted = append(wanted, delivery.Range{First: first, Count: count})
+	}
+	at, end := w.From, min(w.To, w.From+lookMost)
+	for at < end && found < lookEnough && ctx.Err() == nil {
+		e, err := p.entry(ctx, j, at)
+		if err == nil {
+			err = eachBatch(e, func(first uint64, b *mq.Batch) error {
+				if b.Uses&mq.UsesHeaders == 0 {
+					return nil
+				}
+				return b.Each(nil, func(i int, m *mq.Message) bool {
+					if off := first + uint64(i); off >= w.From && w.Filter.Match(m.Headers) {
+						add(off, 1)
+					}
+					return true
+				})
+			})
+		}
+		if err != nil {
+			p.log.Warn("a filter can't read a message", "offset", at, "err", err)
+			add(at, 1)
+			at++
+			break
+		}
+		at = e.Next().Offset
+	}
+	w.To = min(at, w.To)
+	return wanted
+}
+
+// eachBatch calls f with each batch of messages in an entry, and the offset of its first one.
+func eachBatch(e *mq.Entry, f func(first uint64, b *mq.Batch) error) error {
+	at := e.At.Offset
+	for rest := e.Records; len(rest) > 0; {
+		rec, next, err := mq.NextRecord(rest)
+		if err != nil {
+			return err
+		}
+		rest = next
+		b, _, _, ok, err := mq.MessagesOf(rec)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		if err := f(at, &b); err != nil {
+			return err
+		}
+		at += uint64(b.Count)
+	}
+	return nil
+}
