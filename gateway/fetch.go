@@ -78,6 +78,7 @@ func (r *receive) ask(ctx context.Context, n uint32, timeout time.Duration) erro
 		return fmt.Errorf("a hand-over of partition %s: %w", f.Partition, err)
 	}
 	if len(h.Runs) == 0 {
+		more = h.Ready // what was looked at had expired, or was not wanted
 		return nil
 	}
 	for _, run := range h.Runs {

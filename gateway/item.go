@@ -73,6 +73,7 @@ const (
 	fieldHeaders
 	fieldPartition
 	fieldLane
+	fieldTTL
 )
 
 func (r *itemReader) field(name []byte) {
@@ -117,7 +118,15 @@ func (r *itemReader) field(name []byte) {
 				r.bad("/lane", "must be %s, not %.40q", laneList, s)
 			}
 		}
-	case "delay", "deliver_at", "ttl", "idempotency_key":
+	case "ttl":
+		if s, ok := r.string(fieldTTL, "ttl"); ok {
+			ttl, err := parseTTL(s)
+			if err != nil {
+				r.bad("/ttl", "%v", err)
+			}
+			r.msg.TTL = ttl
+		}
+	case "delay", "deliver_at", "idempotency_key":
 		if !r.scan.Null() {
 			r.scan.Skip()
 			r.bad("/"+string(name), "%s comes with a later version", name)

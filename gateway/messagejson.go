@@ -50,6 +50,10 @@ func appendMessage(b []byte, id mq.MessageID, offset uint64, m *mq.Message, stam
 	b = append(b, m.Lane.String()...)
 	b = append(b, `","timestamp":"`...)
 	b = time.Unix(0, stamp).UTC().AppendFormat(b, time.RFC3339Nano)
+	if m.TTL > 0 {
+		b = append(b, `","expires_at":"`...)
+		b = appendTime(b, stamp+m.TTL)
+	}
 	return append(b, '"')
 }
 
@@ -92,6 +96,9 @@ func answerRaw(c echo.Context, it *replay.Item) error {
 	h.Set("Mq-Partition", strconv.FormatUint(uint64(it.ID.Partition.Number), 10))
 	h.Set("Mq-Offset", strconv.FormatUint(it.Offset, 10))
 	h.Set("Mq-Timestamp", time.Unix(0, it.Stamp).UTC().Format(time.RFC3339Nano))
+	if m.TTL > 0 {
+		h.Set("Mq-Expires-At", string(appendTime(nil, it.Stamp+m.TTL)))
+	}
 	if m.HasKey {
 		exact.Add(h, headerKey, string(m.Key))
 	}

@@ -25,7 +25,7 @@ const (
 )
 
 // later are the headers whose features are not in this version.
-var later = [...]string{"Mq-Delay", "Mq-Deliver-At", "Mq-Ttl", "Idempotency-Key"}
+var later = [...]string{"Mq-Delay", "Mq-Deliver-At", "Idempotency-Key"}
 
 // handlePublish is POST /v1/topics/{t}/messages: the body is one message.
 func (g *Gateway) handlePublish(c echo.Context) error {
@@ -98,6 +98,11 @@ func messageFromHeaders(h http.Header, m *mq.Message) (partition int64, err erro
 	if v, ok := h[headerLane]; ok {
 		if m.Lane, ok = mq.ParseLane(v[0]); !ok || len(v) > 1 {
 			return 0, invalid("header/"+headerLane, "must be one of %s, not %.40q", laneList, v[0])
+		}
+	}
+	if v, ok := h[headerTTL]; ok {
+		if m.TTL, err = parseTTL(v[0]); err != nil || len(v) > 1 {
+			return 0, invalid("header/"+headerTTL, "there is one TTL, and it %v", err)
 		}
 	}
 	if v, ok := h[headerKey]; ok {

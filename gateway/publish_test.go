@@ -117,7 +117,7 @@ func TestBatchReportsEachItem(t *testing.T) {
 	e.topic("t", func(s *mq.TopicSettings) { s.Partitions, s.MaxMessageBytes = 3, 10 })
 	body := `{"messages":[
 		{"value":"a","partition":2}, {"value":{"x": [1]},"encoding":"json","partition":2}, {"value":"12345678901"}, {"value":"?","encoding":"base64"},
-		{"value":1}, {"value":"a","key":7}, {}, {"value":"a","partition":3}, {"value":"a","ttl":"5s"}, {"value":"a","colour":"red"},
+		{"value":1}, {"value":"a","key":7}, {}, {"value":"a","partition":3}, {"value":"a","ttl":"-5s"}, {"value":"a","colour":"red"},
 		{"value":"a","headers":{"bad name":"x"}}, 5, {"value":"b","partition":2,"headers":null,"lane":"normal"}]}`
 	a := e.post("/v1/topics/t/messages/batch", body)
 	var got api.PublishBatchAnswer

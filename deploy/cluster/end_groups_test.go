@@ -1,11 +1,16 @@
 package cluster
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // TestEndGroupsAtWork does to groups what operators do, with the leader killed in between.
 func TestEndGroupsAtWork(t *testing.T) {
 	c := start(t, Options{})
 	t.Run("museum 30: redrive reaches the same group", func(t *testing.T) { redriveOverCrash(t, c) })
+	t.Run("what is past its TTL is never delivered", func(t *testing.T) { expiredOverCrash(t, c) })
+	t.Run("museum 33: a filter, with a crash in between", func(t *testing.T) { filterOverCrash(t, c) })
 }
 
 // crash kills the only node and starts it again: the leader that comes knows what the journal says and nothing else.
@@ -80,5 +85,54 @@ func redriveOverCrash(t *testing.T, c *Cluster) {
 	crash(t, c, "redrive")
 	if g := one.whole("redrive", "g"); g.Dead != 1 || g.Lag != 0 || g.Acked != 4 || g.Discarded != 1 {
 		t.Errorf("at the last leader: %+v", g)
+	}
+}
+
+// expiredOverCrash: what expired before anybody asked, and what expired while it waited for its retry.
+func expiredOverCrash(t *testing.T, c *Cluster) {
+	one := via(t, c, 1)
+	one.topic("ttl", `{"partitions":1}`)
+	one.call(200, "POST", "/v1/topics/ttl/messages/batch", `{"messages":[{"value":"old","ttl":"1ms"},{"value":"a"},{"value":"b","ttl":"1h"}]}`, nil)
+	crash(t, c, "ttl")
+	got := one.receiveN("ttl", "g", 2, "")
+	if values(got)[0] != "a" || values(got)[1] != "b" {
+		t.Errorf("got %v", values(got))
+	}
+	one.settle("reject", got, "")
+	one.call(200, "POST", "/v1/topics/ttl/messages/batch", `{"messages":[{"value":"retry","ttl":"2s"}]}`, nil)
+	retry := one.receiveN("ttl", "g", 1, "")
+	one.settle("nack", retry, `,"delay":"2s"`)
+	crash(t, c, "ttl")
+	for deadline := time.Now().Add(hang); one.whole("ttl", "g").Expired < 2 && time.Now().Before(deadline); {
+		if again := one.receive("ttl", "g", "wait=1s"); len(again) > 0 {
+			t.Fatalf("delivered after its time: %+v", again)
+		}
+	}
+	if g := one.whole("ttl", "g"); g.Expired != 2 || g.Dead != 2 || g.Lag != 0 {
+		t.Errorf("the group: %+v", g)
+	}
+	var read struct{ Messages []message }
+	one.call(200, "GET", "/v1/topics/ttl/messages?partition=0", "", &read)
+	if len(read.Messages) != 4 {
+		t.Errorf("a read without a group shows %d of 4", len(read.Messages))
+	}
+}
+
+func filterOverCrash(t *testing.T, c *Cluster) {
+	one := via(t, c, 1)
+	one.topic("filtered", `{"partitions":1}`)
+	one.call(201, "PUT", "/v1/topics/filtered/groups/g", `{"filter":{"kind":["a","b"]}}`, nil)
+	one.publishMany("filtered", "v", 500)
+	one.call(200, "POST", "/v1/topics/filtered/messages/batch", `{"messages":[{"value":"x","headers":{"kind":"c"}},{"value":"y","headers":{"kind":"a"}}]}`, nil)
+	got := one.receiveN("filtered", "g", 1, "")
+	if got[0].Value != "y" {
+		t.Errorf("got %+v", got)
+	}
+	one.settle("ack", got, "")
+	crash(t, c, "filtered")
+	one.call(200, "POST", "/v1/topics/filtered/messages/batch", `{"messages":[{"value":"z","headers":{"kind":"b"}}]}`, nil)
+	one.settle("ack", one.receiveN("filtered", "g", 1, ""), "")
+	if g := one.whole("filtered", "g"); g.Filtered != 501 || g.Acked != 2 || g.Lag != 0 {
+		t.Errorf("the group: %+v", g)
 	}
 }

@@ -18,6 +18,7 @@ type GroupInput struct {
 	MaxInFlight *int             `json:"max_in_flight,omitempty"` // per partition
 	Dead        *DeadLimitsInput `json:"dead,omitempty"`
 	Lanes       *LanesInput      `json:"lanes,omitempty"`
+	Filter      *mq.Filter       `json:"filter,omitempty"` // replaces the whole filter; empty for every message
 }
 
 // LanesInput says how deliveries are spread over the lanes.

@@ -30,7 +30,8 @@ type Message struct {
 	// Headers are the message's own headers; of a name that came several times the last one is shown.
 	Headers   map[string]string `json:"headers,omitempty"`
 	Lane      string            `json:"lane"`
-	Timestamp time.Time         `json:"timestamp"` // when it was published, by its leader's clock
+	Timestamp time.Time         `json:"timestamp"`           // when it was published, by its leader's clock
+	ExpiresAt time.Time         `json:"expires_at,omitzero"` // by its TTL: groups do not get it from then on
 }
 
 // Bytes is the message's value as it was published.

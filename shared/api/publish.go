@@ -15,6 +15,7 @@ type PublishItem struct {
 	Headers     map[string]string `json:"headers,omitempty"`
 	Partition   *uint32           `json:"partition,omitempty"` // default: by the key's hash, or any
 	Lane        string            `json:"lane,omitempty"`      // critical, high, normal (the default), low or background
+	TTL         Duration          `json:"ttl,omitzero"`        // groups do not get it later than that; default: no limit
 }
 
 // PublishBatch is the body of POST /v1/topics/{t}/messages/batch.

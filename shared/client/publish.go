@@ -22,8 +22,9 @@ type Message struct {
 	Value       []byte
 	ContentType string
 	Headers     map[string]string
-	Partition   *uint32 // overrides the choice by key
-	Lane        string  // priority: critical, high, normal, low or background; "" is normal
+	Partition   *uint32       // overrides the choice by key
+	Lane        string        // priority: critical, high, normal, low or background; "" is normal
+	TTL         time.Duration // groups do not get it later than that; 0: no limit
 }
 
 // Key makes a Message's Key of a text.
@@ -34,7 +35,7 @@ func (m *Message) item() (api.PublishItem, error) {
 	if m.Key != nil && !utf8.ValidString(*m.Key) {
 		return api.PublishItem{}, badMessage("/key", "a key must be UTF-8")
 	}
-	item := api.PublishItem{Key: m.Key, ContentType: m.ContentType, Headers: m.Headers, Partition: m.Partition, Lane: m.Lane}
+	item := api.PublishItem{Key: m.Key, ContentType: m.ContentType, Headers: m.Headers, Partition: m.Partition, Lane: m.Lane, TTL: api.Duration(m.TTL)}
 	text := string(m.Value)
 	if !utf8.ValidString(text) {
 		text, item.Encoding = base64.StdEncoding.EncodeToString(m.Value), api.EncodingBase64
@@ -71,6 +72,9 @@ func (c *Client) Publish(ctx context.Context, topic string, m Message) (api.Publ
 	}
 	if m.Partition != nil {
 		q.header.Set("Mq-Partition", strconv.FormatUint(uint64(*m.Partition), 10))
+	}
+	if m.TTL > 0 {
+		q.header.Set("Mq-Ttl", m.TTL.String())
 	}
 	var out api.Published
 	_, err := c.exchange(ctx, q, &out)

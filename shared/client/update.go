@@ -48,6 +48,8 @@ func merged(old *mq.GroupSettings, change api.GroupInput) api.GroupInput {
 		MaxInFlight: &old.MaxInFlight,
 		Backoff: &api.BackoffInput{Initial: &old.Backoff.Initial, Multiplier: &old.Backoff.Multiplier,
 			Max: &old.Backoff.Max, Jitter: &old.Backoff.Jitter},
+		Dead:   &api.DeadLimitsInput{MaxCount: &old.Dead.MaxCount, MaxAge: &old.Dead.MaxAge},
+		Filter: &old.Filter,
 	}
 	override(&in.Start, change.Start)
 	override(&in.Ordering, change.Ordering)
@@ -55,6 +57,11 @@ func merged(old *mq.GroupSettings, change api.GroupInput) api.GroupInput {
 	override(&in.Lease, change.Lease)
 	override(&in.MaxAttempts, change.MaxAttempts)
 	override(&in.MaxInFlight, change.MaxInFlight)
+	override(&in.Filter, change.Filter)
+	if d := change.Dead; d != nil {
+		override(&in.Dead.MaxCount, d.MaxCount)
+		override(&in.Dead.MaxAge, d.MaxAge)
+	}
 	if b := change.Backoff; b != nil {
 		override(&in.Backoff.Initial, b.Initial)
 		override(&in.Backoff.Multiplier, b.Multiplier)

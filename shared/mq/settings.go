@@ -44,6 +44,8 @@ const (
 	MaxBackoff     = 24 * time.Hour
 	MaxInFlightCap = 100_000
 	MaxDeadCount   = 1_000_000
+	MinTTL         = time.Millisecond
+	MaxTTL         = 10 * 365 * 24 * time.Hour
 )
 
 // Retention says how long a topic's messages stay.

@@ -40,10 +40,10 @@ type Event struct {
 	Producer, Gateway string
 }
 
-// Why an EXPIRED event has no retry: it is settled.
+// Why an EXPIRED event has no retry: it is settled. With ReasonLapsed the hand-over before it did not happen.
 const (
 	reasonDropped = "removed by retention"
-	reasonLapsed  = "past its TTL"
+	ReasonLapsed  = "past its TTL"
 )
 
 var eventOf = [outcomes]string{outAcked: EventAcknowledged, outNacked: EventNacked, outExpired: EventExpired,
@@ -137,7 +137,7 @@ func (s *settled) trace(offset uint64, f func(Event)) {
 		case outDropped:
 			ev.Reason = reasonDropped
 		case outLapsed:
-			ev.Reason = reasonLapsed
+			ev.Reason = ReasonLapsed
 		}
 		f(ev)
 	}

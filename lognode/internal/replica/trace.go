@@ -91,7 +91,27 @@ func (p *Partition) trace(ctx context.Context, j journal, s *mq.Segment, offset 
 		}
 	}
 	orderReplicated(res, s, e.Stamp)
+	notHandedOver(res)
 	return nil
+}
+
+// notHandedOver takes out the deliveries that did not happen: the journal notes them before the message is read, and it
+// turned out to be past its TTL then.
+func notHandedOver(res *mqpb.TraceResponse) {
+	for i := 0; i < len(res.Events); i++ {
+		if ev := res.Events[i]; ev.Type != delivery.EventExpired || ev.Reason != delivery.ReasonLapsed {
+			continue
+		}
+		for k := i - 1; k >= 0; k-- {
+			if at := res.Events[k]; at.Group != res.Events[i].Group {
+				continue
+			} else if at.Type == delivery.EventDelivered || at.Type == delivery.EventRedelivered {
+				res.Events = slices.Delete(res.Events, k, k+1)
+				i--
+			}
+			break
+		}
+	}
 }
 
 // commitStamp is the stamp of the first entry that says that offset is committed, 0 if nothing was written since.

@@ -47,22 +47,27 @@ func (g *groupName) showPaused(s *session, paused bool) error {
 }
 
 type groupSettings struct {
-	Lease       *api.Duration `help:"How long a consumer has for a message (30s)."`
-	MaxAttempts *int          `help:"Deliveries before a message is dead; 0 for no limit."`
-	MaxInFlight *int          `help:"Messages out at once, per partition."`
-	Initial     *api.Duration `name:"backoff-initial" help:"Wait after the first failed attempt."`
-	Multiplier  *float64      `name:"backoff-multiplier" help:"Growth of the wait."`
-	Max         *api.Duration `name:"backoff-max" help:"Longest wait."`
-	Jitter      *float64      `name:"backoff-jitter" help:"Spread of the wait, 0 to 1."`
-	DeadCount   *int          `name:"dead-max-count" help:"Dead letters kept in each partition; 0 for no limit."`
-	DeadAge     *api.Duration `name:"dead-max-age" help:"How long dead letters are kept; 0s for no limit."`
-	Lanes       string        `help:"How deliveries are spread over the lanes: strict, weighted, or weights like critical=16,low=1."`
+	Lease       *api.Duration     `help:"How long a consumer has for a message (30s)."`
+	MaxAttempts *int              `help:"Deliveries before a message is dead; 0 for no limit."`
+	MaxInFlight *int              `help:"Messages out at once, per partition."`
+	Initial     *api.Duration     `name:"backoff-initial" help:"Wait after the first failed attempt."`
+	Multiplier  *float64          `name:"backoff-multiplier" help:"Growth of the wait."`
+	Max         *api.Duration     `name:"backoff-max" help:"Longest wait."`
+	Jitter      *float64          `name:"backoff-jitter" help:"Spread of the wait, 0 to 1."`
+	DeadCount   *int              `name:"dead-max-count" help:"Dead letters kept in each partition; 0 for no limit."`
+	DeadAge     *api.Duration     `name:"dead-max-age" help:"How long dead letters are kept; 0s for no limit."`
+	Lanes       string            `help:"How deliveries are spread over the lanes: strict, weighted, or weights like critical=16,low=1."`
+	Filter      map[string]string `mapsep:"none" help:"Only messages with this header, NAME=VALUE, NAME=VALUE,VALUE or NAME=PREFIX*; all that are given must hold."`
+	NoFilter    bool              `help:"Every message."`
 }
 
 func (g *groupSettings) input() (in api.GroupInput, err error) {
 	in = api.GroupInput{Lease: g.Lease, MaxAttempts: g.MaxAttempts, MaxInFlight: g.MaxInFlight}
 	if g.Initial != nil || g.Multiplier != nil || g.Max != nil || g.Jitter != nil {
 		in.Backoff = &api.BackoffInput{Initial: g.Initial, Multiplier: g.Multiplier, Max: g.Max, Jitter: g.Jitter}
+	}
+	if len(g.Filter) > 0 || g.NoFilter {
+		in.Filter = filterOf(g.Filter)
 	}
 	if g.DeadCount != nil || g.DeadAge != nil {
 		in.Dead = &api.DeadLimitsInput{MaxCount: g.DeadCount, MaxAge: g.DeadAge}
@@ -292,6 +297,9 @@ func renderGroup(g *api.Group, width int, paint painter) string {
 		{"lease", set.Lease.String()}, {"max attempts", attempts},
 		{"backoff", fmt.Sprintf("%s x %g, at most %s, spread %g", b.Initial, b.Multiplier, b.Max, b.Jitter)},
 		{"max in flight", strconv.Itoa(set.MaxInFlight) + " per partition"},
+	}
+	if len(set.Filter) > 0 {
+		rows = append(rows, [2]string{"filter", filterText(set.Filter)})
 	}
 	rows = slices.Insert(rows, 5, fatesOf(g)...)
 	rows = append(rows, laneRows(g)...)

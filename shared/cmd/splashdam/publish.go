@@ -22,6 +22,7 @@ type publishCmd struct {
 	ContentType string            `short:"t" help:"Content type of the messages."`
 	Partition   *uint32           `help:"Partition, instead of the choice by key."`
 	Lane        string            `enum:"critical,high,normal,low,background" default:"normal" help:"Priority of the messages: ${enum}."`
+	TTL         time.Duration     `name:"ttl" help:"Groups do not get the messages later than that (30s, 24h)."`
 	Batch       int               `default:"1000" help:"Lines sent at once."`
 }
 
@@ -62,7 +63,7 @@ func (p *publishCmd) message(value []byte) client.Message {
 	if lane == mq.LaneNormal.String() {
 		lane = "" // as it is when nothing is said
 	}
-	return client.Message{Key: p.Key, Value: value, ContentType: p.ContentType, Headers: p.Header, Partition: p.Partition, Lane: lane}
+	return client.Message{Key: p.Key, Value: value, ContentType: p.ContentType, Headers: p.Header, Partition: p.Partition, Lane: lane, TTL: p.TTL}
 }
 
 // one publishes all of r as one message. More than the largest message that any topic takes is not read.
