@@ -24,6 +24,14 @@ func lookAt(m *Machine, now int64, id mq.GroupID, w Window) {
 	m.Seen(now, id, w, in)
 }
 
+// failover makes another leader, whose filters have looked at nothing.
+func (w *world) failover() {
+	w.journal.failover()
+	for _, o := range w.groups {
+		o.seen = 0
+	}
+}
+
 // look lets the filter of a group look as far as it likes, and the oracle settle what is not wanted.
 func (w *world) look(id mq.GroupID) {
 	o := w.groups[id]

@@ -336,9 +336,6 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		"clean failover": func(t *rapid.T) {
 			w.publish(t, 1)
 			w.failover()
-			for _, o := range w.groups {
-				o.seen = 0
-			}
 			w.confirmAll()
 			w.tick(0)
 		},
