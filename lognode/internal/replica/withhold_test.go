@@ -41,13 +41,13 @@ func TestInTime(t *testing.T) {
 	}{
 		"raw":                 {whole(mq.CodecNone), 7, 10, 7, []uint64{100, 102, 104, 106}, []uint64{101, 103, 105}, []uint64{8}},
 		"packed":              {whole(mq.CodecS2), 7, 10, 7, []uint64{100, 102, 104, 106}, []uint64{101, 103, 105}, []uint64{8}},
-		"some of a packed":    {some, 5, 10, 5, []uint64{102, 104}, []uint64{101}, nil},
-		"sliced before":       {sliced, 5, 10, 5, []uint64{102, 104}, []uint64{101}, nil},
+		"some of a packed":    {some, 3, 10, 3, []uint64{102, 104}, []uint64{101}, nil},
+		"sliced before":       {sliced, 3, 10, 3, []uint64{102, 104}, []uint64{101}, nil},
 		"no more than wanted": {whole(mq.CodecNone), 7, 2, 4, []uint64{100, 102}, []uint64{101, 103}, nil},
 		"nothing wanted":      {whole(mq.CodecNone), 7, 0, 0, nil, nil, nil},
 	} {
 		left := c.left
-		kept, dealt, gone, err := inTime(first, c.chunks, c.got, &left, now)
+		kept, dealt, gone, err := inTime(c.chunks, c.got, &left, now)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -70,9 +70,9 @@ func TestInTime(t *testing.T) {
 			t.Errorf("%s: kept %v, gone %v, schedule numbers %v, dealt with %d, left %d", name, offsets, gone, named, dealt, left)
 		}
 	}
-	runs := cutRun(delivery.Run{First: 100, Count: 9, Attempt: 2, Counter: 50}, 7, []uint64{100, 103, 104}, nil)
-	if want := []frame.Run{{First: 101, Count: 2, Attempt: 2, Counter: 51}, {First: 105, Count: 2, Attempt: 2, Counter: 55}}; !slices.Equal(runs, want) {
-		t.Errorf("runs %+v", runs)
+	runs, behind := cutRun(delivery.Run{First: 100, Count: 9, Attempt: 2, Counter: 50}, 7, []uint64{100, 103, 104, 109}, nil)
+	if want := []frame.Run{{First: 101, Count: 2, Attempt: 2, Counter: 51}, {First: 105, Count: 2, Attempt: 2, Counter: 55}}; !slices.Equal(runs, want) || !slices.Equal(behind, []uint64{109}) {
+		t.Errorf("runs %+v, behind %v", runs, behind)
 	}
 }
 
