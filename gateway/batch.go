@@ -235,7 +235,7 @@ func (p *plan) answer(c echo.Context, o batchOptions) error {
 func (p *plan) failed() int {
 	failed := 0
 	for _, s := range p.slots {
-		if s.result() != nil {
+		if _, err := s.result(); err != nil {
 			failed++
 		}
 	}
@@ -254,11 +254,12 @@ func (p *plan) appendResults(b []byte) []byte {
 
 // appendResult appends an api.PublishResult.
 func appendResult(b []byte, s slot) []byte {
-	if err := s.result(); err != nil {
+	at, err := s.result()
+	if err != nil {
 		b = append(b, `{"error":`...)
 		b = appendItemError(b, err)
 	} else {
-		b = appendPublished(b, s.batch.topic, s.batch.partition, s.offset())
+		b = appendPublished(b, at)
 	}
 	return append(b, '}')
 }
@@ -279,17 +280,22 @@ func (p *plan) appendRuns(b []byte) []byte {
 		if s.batch != nil {
 			partition = s.batch.partition
 		}
-		if s.result() == nil {
-			first = s.offset()
+		at, err := s.result()
+		if err == nil && !at.id.Scheduled {
+			first = at.id.Number
 		}
 		b = strconv.AppendUint(b, uint64(partition), 10)
 		b = append(b, `,"first_offset":`...)
 		b = strconv.AppendUint(b, first, 10)
 		b = append(b, `,"count":`...)
 		b = strconv.AppendInt(b, int64(n), 10)
-		if err := s.result(); err != nil {
+		switch {
+		case err != nil:
 			b = append(b, `,"error":`...)
 			b = appendItemError(b, err)
+		case at.duplicate:
+			b = append(b, `,"id":"`...)
+			b = append(at.id.AppendTo(b), `","duplicate":true`...)
 		}
 		b = append(b, '}')
 		i += n
@@ -305,5 +311,8 @@ func follows(s, t slot, n int) bool {
 	case s.batch.err != nil || t.batch.err != nil:
 		return s.batch == t.batch
 	}
-	return s.batch.partition == t.batch.partition && s.offset()+uint64(n) == t.offset()
+	at, err := s.result()
+	next, bad := t.result()
+	return err == nil && bad == nil && !at.duplicate && !next.duplicate && at.id.Partition == next.id.Partition &&
+		at.id.Number+uint64(n) == next.id.Number
 }

@@ -74,6 +74,7 @@ const (
 	fieldPartition
 	fieldLane
 	fieldTTL
+	fieldIdempotency
 )
 
 func (r *itemReader) field(name []byte) {
@@ -126,7 +127,13 @@ func (r *itemReader) field(name []byte) {
 			}
 			r.msg.TTL = ttl
 		}
-	case "delay", "deliver_at", "idempotency_key":
+	case "idempotency_key":
+		if s, ok := r.string(fieldIdempotency, "idempotency_key"); ok {
+			if setIdempotency(&r.msg, view(s)); len(s) == 0 || len(s) > mq.MaxIdempotencyBytes {
+				r.bad("/idempotency_key", "an idempotency key has 1 to %d bytes, this one has %d", mq.MaxIdempotencyBytes, len(s))
+			}
+		}
+	case "delay", "deliver_at":
 		if !r.scan.Null() {
 			r.scan.Skip()
 			r.bad("/"+string(name), "%s comes with a later version", name)

@@ -178,7 +178,7 @@ func (s *lineStream) take(r *itemReader, line []byte, dropped *mqerr.Error) bool
 	}
 	if at.err == nil {
 		partition := r.partition
-		if partition == anyPartition && !r.msg.HasKey {
+		if partition == anyPartition && free(&r.msg) {
 			partition = int64(s.keyless)
 		}
 		n, bad := choose(s.topic, &r.msg, partition)
@@ -250,7 +250,7 @@ func (s *lineStream) add(l *lane, m *mq.Message) bool {
 	}
 	at := slot{batch: l.open, ordinal: int32(l.open.builder.Len())}
 	before := l.open.builder.Size()
-	l.open.builder.Add(m)
+	l.open.add(m)
 	if l.open.builder.Size() >= streamKick {
 		s.hand(l)
 	}

@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -22,10 +20,12 @@ type outgoing struct {
 	builder   mq.BatchBuilder
 	done      chan struct{} // for streams only
 	written   int           // of streams: how many of its results are written
+	keyed     int           // messages with an idempotency key
 
-	first uint64 // offset of ordinal 0
-	stamp int64
-	err   *mqerr.Error
+	first   uint64 // offset of the first message that was stored
+	stamp   int64
+	repeats []frame.Repeat // messages that were not, because they are there
+	err     *mqerr.Error
 }
 
 // slot is where the result of an item will be: an ordinal of a batch, or an error.
@@ -35,16 +35,16 @@ type slot struct {
 	err     *mqerr.Error
 }
 
-// result is the slot's error, or nil when the message is committed.
-func (s slot) result() *mqerr.Error {
-	if s.err != nil {
-		return s.err
+// result is where the message is, or why it is not.
+func (s slot) result() (placed, *mqerr.Error) {
+	switch {
+	case s.err != nil:
+		return placed{}, s.err
+	case s.batch.err != nil:
+		return placed{}, s.batch.err
 	}
-	return s.batch.err
+	return s.batch.at(s.ordinal)
 }
-
-// offset is valid when result is nil.
-func (s slot) offset() uint64 { return s.batch.first + uint64(s.ordinal) }
 
 // plan spreads the messages of one request over batches. A batch of keyless messages stays in one
 // partition.
@@ -104,7 +104,7 @@ func (p *plan) fail(err *mqerr.Error) { p.slots = append(p.slots, slot{err: err}
 
 // add copies a message into the batch of its partition. partition is anyPartition or one that was asked for.
 func (p *plan) add(m *mq.Message, partition int64) {
-	if partition == anyPartition && !m.HasKey {
+	if partition == anyPartition && free(m) {
 		if p.keyless < 0 {
 			p.keyless = int64(p.g.nextPartition(p.topic))
 		}
@@ -117,14 +117,14 @@ func (p *plan) add(m *mq.Message, partition int64) {
 	}
 	b := p.batch(n, m.Size())
 	p.slots = append(p.slots, slot{batch: b, ordinal: int32(b.builder.Len())})
-	b.builder.Add(m)
+	b.add(m)
 	p.bytes += len(m.Value)
 }
 
-// choose is the partition of a message that has a key, or was given one.
+// choose is the partition of a message that is not free, or was given one.
 func choose(t meta.Topic, m *mq.Message, partition int64) (uint32, *mqerr.Error) {
 	if partition == anyPartition {
-		return uint32(xxhash.Sum64(m.Key) % uint64(t.Settings.Partitions)), nil
+		return home(m, t.Settings.Partitions), nil
 	}
 	if partition >= int64(t.Settings.Partitions) {
 		return 0, mqerr.New(mqerr.PartitionNotFound, "topic %s has the partitions 0 to %d, not %d", t.Name, t.Settings.Partitions-1, partition)
@@ -193,13 +193,17 @@ func (g *Gateway) sendBatch(ctx context.Context, t meta.Topic, b *outgoing, prod
 		b.err = asError(err)
 		return
 	}
-	g.metrics.published.Add(float64(b.builder.Len()))
+	g.metrics.published.Add(float64(b.builder.Len() - len(b.repeats)))
 	g.metrics.publishB.Add(float64(size))
 }
 
 func (g *Gateway) appendBatch(ctx context.Context, t meta.Topic, b *outgoing, packed []byte) error {
 	f := frame.Append{Partition: mq.PartitionID{Topic: t.ID, Number: b.partition}, Route: t.Route, Batch: packed}
-	answer, err := g.router.CallOnce(ctx, f.Partition, frame.TypeAppend, &f)
+	send := g.router.CallOnce
+	if b.repeatable() {
+		send = g.router.CallKeyed
+	}
+	answer, err := send(ctx, f.Partition, frame.TypeAppend, &f)
 	if err != nil && mqerr.Is(err, mqerr.StaleRoute) {
 		// The topic changed. Where that did not move keys the batch is right as it is.
 		now, waitErr := g.newerRoute(ctx, t)
@@ -207,7 +211,7 @@ func (g *Gateway) appendBatch(ctx context.Context, t meta.Topic, b *outgoing, pa
 			return err
 		}
 		f.Route = now.Route
-		answer, err = g.router.CallOnce(ctx, f.Partition, frame.TypeAppend, &f)
+		answer, err = send(ctx, f.Partition, frame.TypeAppend, &f)
 	}
 	if err != nil {
 		return err
@@ -216,11 +220,7 @@ func (g *Gateway) appendBatch(ctx context.Context, t meta.Topic, b *outgoing, pa
 	if err := done.Parse(answer); err != nil {
 		return mqerr.New(mqerr.OutcomeUnknown, "the leader's answer can't be read: %w", err)
 	}
-	if int(done.Count) != b.builder.Len() {
-		return mqerr.New(mqerr.OutcomeUnknown, "the leader speaks of %d messages, not %d", done.Count, b.builder.Len())
-	}
-	b.first, b.stamp = done.First, done.Stamp
-	return nil
+	return b.took(&done)
 }
 
 // newerRoute reads a topic whose route version is not the known one any more.

@@ -25,7 +25,7 @@ const (
 )
 
 // later are the headers whose features are not in this version.
-var later = [...]string{"Mq-Delay", "Mq-Deliver-At", "Idempotency-Key"}
+var later = [...]string{"Mq-Delay", "Mq-Deliver-At"}
 
 // handlePublish is POST /v1/topics/{t}/messages: the body is one message.
 func (g *Gateway) handlePublish(c echo.Context) error {
@@ -50,7 +50,7 @@ func (g *Gateway) handlePublish(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if partition == anyPartition && !m.HasKey {
+	if partition == anyPartition && free(&m) {
 		partition = int64(g.nextPartition(t))
 	}
 	n, bad := choose(t, &m, partition)
@@ -59,15 +59,20 @@ func (g *Gateway) handlePublish(c echo.Context) error {
 	}
 	b := newOutgoing(t.ID, n)
 	defer b.release()
-	b.builder.Add(&m)
-	if g.sendBatch(ctx, t, b, c.RealIP()); b.err != nil {
-		return b.err
+	b.add(&m)
+	g.sendBatch(ctx, t, b, c.RealIP())
+	at, bad := slot{batch: b}.result()
+	if bad != nil {
+		return bad
 	}
 	out := make([]byte, 0, 160)
-	out = appendPublished(out, t.ID, b.partition, b.first)
+	out = appendPublished(out, at)
 	out = append(out, `,"timestamp":"`...)
-	out = appendTime(out, b.stamp)
+	out = appendTime(out, at.stamp)
 	out = append(out, '"', '}', '\n')
+	if at.duplicate {
+		return c.JSONBlob(http.StatusOK, out)
+	}
 	return c.JSONBlob(http.StatusCreated, out)
 }
 
@@ -114,6 +119,9 @@ func messageFromHeaders(h http.Header, m *mq.Message) (partition int64, err erro
 	if err := checkContentType(m.ContentType); err != nil {
 		return 0, invalid("header/Content-Type", "%v", err)
 	}
+	if err := idempotencyHeader(h, m); err != nil {
+		return 0, err
+	}
 	partition = anyPartition
 	if v, ok := h[headerPartition]; ok {
 		n, err := strconv.ParseUint(v[0], 10, 32)
@@ -152,13 +160,19 @@ func messageHeaders(h http.Header, m *mq.Message) error {
 }
 
 // appendPublished appends the begin of an api.Published, without the closing brace.
-func appendPublished(b []byte, topic mq.TopicID, partition uint32, offset uint64) []byte {
+func appendPublished(b []byte, at placed) []byte {
 	b = append(b, `{"id":"`...)
-	b = mq.MessageID{Partition: mq.PartitionID{Topic: topic, Number: partition}, Number: offset}.AppendTo(b)
+	b = at.id.AppendTo(b)
 	b = append(b, `","partition":`...)
-	b = strconv.AppendUint(b, uint64(partition), 10)
-	b = append(b, `,"offset":`...)
-	return strconv.AppendUint(b, offset, 10)
+	b = strconv.AppendUint(b, uint64(at.id.Partition.Number), 10)
+	if !at.id.Scheduled {
+		b = append(b, `,"offset":`...)
+		b = strconv.AppendUint(b, at.id.Number, 10)
+	}
+	if at.duplicate {
+		b = append(b, `,"duplicate":true`...)
+	}
+	return b
 }
 
 // appendTime appends a time (Unix nanoseconds) as RFC 3339 in UTC.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"time"
 
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/meta"
@@ -14,7 +15,8 @@ import (
 func (g *Gateway) describeTopic(ctx context.Context, t meta.Topic) api.Topic {
 	parts := allPartitions(t)
 	figures := g.partitionFigures(ctx, parts)
-	out := api.Topic{TopicSummary: g.summary(t, figures), Settings: t.Settings, Partitions: make([]api.Partition, 0, len(parts))}
+	out := api.Topic{TopicSummary: g.summary(t, figures), Settings: t.Settings,
+		Idempotency: api.IdempotencyWindow{Time: api.Duration(mq.IdempotencyWindow), Keys: mq.IdempotencyKeys}, Partitions: make([]api.Partition, 0, len(parts))}
 	for _, p := range parts {
 		out.Partitions = append(out.Partitions, g.describePartition(p, figures[p]))
 	}
@@ -145,6 +147,10 @@ func (g *Gateway) describePartition(p mq.PartitionID, f told[*mqpb.PartitionFigu
 	out.FirstOffset, out.NextOffset, out.Bytes, out.Segments = a.GetFirst(), a.GetNext(), a.GetBytes(), a.GetSegments()
 	out.Messages = kept(a)
 	out.PublishRate, out.DeliverRate = a.GetPublishRate(), a.GetDeliverRate()
+	out.Idempotency = &api.IdempotencyFigures{Keys: a.GetIdempotencyKeys()}
+	if at := a.GetOldestKey(); at != 0 {
+		out.Idempotency.Oldest = time.Unix(0, at).UTC()
+	}
 	for i := range out.Replicas {
 		for _, follower := range a.GetFollowers() {
 			if follower.GetNode() == out.Replicas[i].Node {

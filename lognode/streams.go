@@ -2,6 +2,7 @@ package lognode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -274,6 +275,9 @@ func (g *gatewayStream) checked(p mq.PartitionID, route uint64, batch []byte) (m
 	b, err := mq.ParseBatch(batch)
 	if err == nil {
 		err = b.CheckIndex()
+	}
+	if err == nil && b.Uses&mq.UsesIdempotency != 0 && b.Codec != mq.CodecNone {
+		err = errors.New("one with idempotency keys is not compressed, so that the leader can take repeats out")
 	}
 	if err != nil {
 		return b, mqerr.New(mqerr.InvalidRequest, "batch: %w", err)

@@ -16,6 +16,8 @@ type PublishItem struct {
 	Partition   *uint32           `json:"partition,omitempty"` // default: by the key's hash, or any
 	Lane        string            `json:"lane,omitempty"`      // critical, high, normal (the default), low or background
 	TTL         Duration          `json:"ttl,omitzero"`        // groups do not get it later than that; default: no limit
+	// IdempotencyKey makes sending the message again safe: within the window the first one's place is answered.
+	IdempotencyKey *string `json:"idempotency_key,omitempty"`
 }
 
 // PublishBatch is the body of POST /v1/topics/{t}/messages/batch.
@@ -29,6 +31,9 @@ type Published struct {
 	Partition uint32    `json:"partition"`
 	Offset    uint64    `json:"offset"`
 	Timestamp time.Time `json:"timestamp,omitzero"`
+	// Duplicate says that an earlier try with the same idempotency key stored the message; ID, Partition, Offset and
+	// Timestamp are those of then.
+	Duplicate bool `json:"duplicate,omitempty"`
 }
 
 // PublishResult is one result of a batch, and one line of a publish stream's answer. Where Error is set
@@ -38,6 +43,7 @@ type PublishResult struct {
 	Partition uint32     `json:"partition"`
 	Offset    uint64     `json:"offset"`
 	Timestamp time.Time  `json:"timestamp,omitzero"`
+	Duplicate bool       `json:"duplicate,omitempty"`
 	Error     *ItemError `json:"error,omitempty"`
 }
 
@@ -54,6 +60,8 @@ type PublishRun struct {
 	Partition   uint32     `json:"partition"`
 	FirstOffset uint64     `json:"first_offset"`
 	Count       int        `json:"count"`
+	Duplicate   bool       `json:"duplicate,omitempty"` // a run of its own, whose message has ID
+	ID          string     `json:"id,omitempty"`
 	Error       *ItemError `json:"error,omitempty"`
 }
 

@@ -52,8 +52,22 @@ type TopicSummary struct {
 // Topic is one topic with its settings and figures. Its ETag is that of the settings.
 type Topic struct {
 	TopicSummary
-	Settings   mq.TopicSettings `json:"settings"`
-	Partitions []Partition      `json:"partitions"`
+	Settings    mq.TopicSettings  `json:"settings"`
+	Idempotency IdempotencyWindow `json:"idempotency"`
+	Partitions  []Partition       `json:"partitions"`
+}
+
+// IdempotencyWindow is how long an idempotency key counts: for Time, and while it is among the last Keys of its
+// partition.
+type IdempotencyWindow struct {
+	Time Duration `json:"time"`
+	Keys int      `json:"keys"`
+}
+
+// IdempotencyFigures are the keys that a partition holds now.
+type IdempotencyFigures struct {
+	Keys   uint64    `json:"keys"`
+	Oldest time.Time `json:"oldest,omitzero"`
 }
 
 // Partition is one partition of a topic.
@@ -72,6 +86,8 @@ type Partition struct {
 	DeliverRate float64   `json:"deliver_rate"`
 	// Lost are the ranges of offsets that are recorded as lost; reads there answer 410 lost.
 	Lost []LostRange `json:"lost,omitempty"`
+	// Idempotency is nil where the leader did not answer.
+	Idempotency *IdempotencyFigures `json:"idempotency,omitempty"`
 	// Error says why there are no figures: the leader did not answer.
 	Error *ItemError `json:"error,omitempty"`
 }

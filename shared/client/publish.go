@@ -2,9 +2,11 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +27,14 @@ type Message struct {
 	Partition   *uint32       // overrides the choice by key
 	Lane        string        // priority: critical, high, normal, low or background; "" is normal
 	TTL         time.Duration // groups do not get it later than that; 0: no limit
+	// IdempotencyKey makes it safe to send the message again: within the topic's window the server answers where the
+	// first one is (Published.Duplicate) and stores nothing. With one, the client repeats a publish whose outcome
+	// is unknown by itself. 1 to 255 bytes of UTF-8; "" for none. See NewIdempotencyKey.
+	IdempotencyKey string
 }
+
+// NewIdempotencyKey is a key that nobody else has: keep it with the message for as long as it may be sent again.
+func NewIdempotencyKey() string { return rand.Text() }
 
 // Key makes a Message's Key of a text.
 func Key(text string) *string { return &text }
@@ -36,6 +45,11 @@ func (m *Message) item() (api.PublishItem, error) {
 		return api.PublishItem{}, badMessage("/key", "a key must be UTF-8")
 	}
 	item := api.PublishItem{Key: m.Key, ContentType: m.ContentType, Headers: m.Headers, Partition: m.Partition, Lane: m.Lane, TTL: api.Duration(m.TTL)}
+	if m.IdempotencyKey != "" {
+		if item.IdempotencyKey = &m.IdempotencyKey; !utf8.ValidString(m.IdempotencyKey) {
+			return api.PublishItem{}, badMessage("/idempotency_key", "an idempotency key must be UTF-8")
+		}
+	}
 	text := string(m.Value)
 	if !utf8.ValidString(text) {
 		text, item.Encoding = base64.StdEncoding.EncodeToString(m.Value), api.EncodingBase64
@@ -51,7 +65,7 @@ func badMessage(pointer, detail string) *Error {
 }
 
 // Publish stores one message and returns when it is committed. With an error for which IsOutcomeUnknown
-// holds it may be stored all the same; publishing it again may store it twice.
+// holds it may be stored all the same; publishing it again may store it twice, unless it has an IdempotencyKey.
 func (c *Client) Publish(ctx context.Context, topic string, m Message) (api.Published, error) {
 	if !m.rawSafe() {
 		results, err := c.PublishBatch(ctx, topic, []Message{m})
@@ -63,6 +77,10 @@ func (c *Client) Publish(ctx context.Context, topic string, m Message) (api.Publ
 	q := &call{method: http.MethodPost, path: pathOf("topics", topic, "messages"), header: http.Header{}, body: m.Value}
 	if m.Key != nil {
 		q.header.Set("Mq-Key", *m.Key)
+	}
+	if m.IdempotencyKey != "" {
+		q.header.Set("Idempotency-Key", m.IdempotencyKey)
+		q.keyed = true
 	}
 	if m.ContentType != "" {
 		q.header.Set("Content-Type", m.ContentType)
@@ -85,7 +103,8 @@ func (c *Client) Publish(ctx context.Context, topic string, m Message) (api.Publ
 // blanks at the ends and everything that is not printable. An x-ndjson body would be taken as a stream.
 func (m *Message) rawSafe() bool {
 	return len(m.Headers) == 0 && (m.Key == nil || headerSafe(*m.Key)) &&
-		(m.Lane == "" || headerSafe(m.Lane)) && (m.ContentType == "" || headerSafe(m.ContentType)) && !strings.Contains(strings.ToLower(m.ContentType), "ndjson")
+		(m.IdempotencyKey == "" || headerSafe(m.IdempotencyKey)) && (m.Lane == "" || headerSafe(m.Lane)) &&
+		(m.ContentType == "" || headerSafe(m.ContentType)) && !strings.Contains(strings.ToLower(m.ContentType), "ndjson")
 }
 
 func headerSafe(s string) bool {
@@ -108,7 +127,7 @@ type Result struct {
 
 // PublishBatch stores messages, each for itself: the results are in their order, and some may have failed
 // though the error is nil. Messages that were refused with a code that says nothing was stored are sent
-// again within the bounds of Retry; with several partitions or a batch over 1 MiB this may change the
+// again within the bounds of Retry, and those whose outcome is unknown if they have an idempotency key; with several partitions or a batch over 1 MiB this may change the
 // order of what was refused against what was not. When the error is not nil there are no results, and
 // it holds for all messages.
 func (c *Client) PublishBatch(ctx context.Context, topic string, messages []Message) ([]Result, error) {
@@ -126,7 +145,11 @@ func (c *Client) PublishBatch(ctx context.Context, topic string, messages []Mess
 	pauses, began := c.retry.pauses(), time.Now()
 	for attempt := 1; len(items) > 0; attempt++ {
 		var answer api.PublishBatchAnswer
-		err := c.do(ctx, http.MethodPost, pathOf("topics", topic, "messages", "batch"), api.PublishBatch{Messages: items}, &answer, false)
+		q, err := newCall(http.MethodPost, pathOf("topics", topic, "messages", "batch"), api.PublishBatch{Messages: items}, false)
+		if err == nil {
+			q.keyed = allKeyed(items)
+			_, err = c.exchange(ctx, q, &answer)
+		}
 		if err == nil && len(answer.Results) != len(items) {
 			err = &Error{Code: codeOutcomeUnknown, Detail: "the answer has not one result for each message"}
 		}
@@ -151,18 +174,23 @@ func settleItems(results []Result, items []api.PublishItem, place []int, answers
 			continue
 		}
 		r := answers[i]
-		results[at] = Result{Published: api.Published{ID: r.ID, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp}}
+		results[at] = Result{Published: api.Published{ID: r.ID, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp, Duplicate: r.Duplicate}}
 		if r.Error == nil {
 			continue
 		}
 		e := itemError(r.Error)
 		results[at] = Result{Err: e}
-		if e.Retryable && !e.OutcomeUnknown() {
+		if e.Retryable && (!e.OutcomeUnknown() || items[i].IdempotencyKey != nil) {
 			items[kept], place[kept] = items[i], at
 			kept++
 		}
 	}
 	return items[:kept], place[:kept]
+}
+
+// allKeyed says that the server knows each of the messages again, so that the request may be sent twice.
+func allKeyed(items []api.PublishItem) bool {
+	return !slices.ContainsFunc(items, func(i api.PublishItem) bool { return i.IdempotencyKey == nil })
 }
 
 func itemError(e *api.ItemError) *Error {

@@ -146,7 +146,7 @@ func (s *PublishStream) Recv() (Result, error) {
 	if r.Error != nil {
 		return Result{Err: itemError(r.Error)}, nil
 	}
-	return Result{Published: api.Published{ID: r.ID, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp}}, nil
+	return Result{Published: api.Published{ID: r.ID, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp, Duplicate: r.Duplicate}}, nil
 }
 
 // CloseSend says that no more messages come; Recv goes on to the last answer.

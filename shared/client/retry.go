@@ -14,7 +14,7 @@ import (
 // Retry says how often and how long a request is sent again. Only what is surely safe is repeated: a
 // request that nothing was sent of (connection refused), one that the server refused with a code that says
 // nothing was stored, and calls that have the same effect twice (reads, settles, settings as a whole).
-// A publish whose outcome is unknown is never repeated by itself.
+// A publish whose outcome is unknown is repeated only if its messages have idempotency keys.
 type Retry struct {
 	// Attempts is how often a request is sent at most; 1 turns repeating off. Default 8.
 	Attempts int
@@ -54,6 +54,9 @@ type call struct {
 	body   []byte
 	// repeatable: sending it twice has the effect of sending it once, so a lost answer is no reason to stop.
 	repeatable bool
+	// keyed: the server knows it again when it comes twice (idempotency keys). It is sent again like what is
+	// repeatable, but once an answer was lost its outcome is unknown until there is a success.
+	keyed bool
 }
 
 // send sends c until it is answered with a success, may not be repeated, or the bounds of Retry are
@@ -61,13 +64,17 @@ type call struct {
 func (c *Client) send(ctx context.Context, q *call) (*http.Response, error) {
 	began := time.Now()
 	pauses := c.retry.pauses()
+	lost := false
 	for attempt := 1; ; attempt++ {
 		base := c.servers.current()
 		answer, sent, err := c.once(ctx, base, q)
 		if err == nil {
 			return answer, nil
 		}
-		again, elsewhere := judge(err, sent, q.repeatable)
+		again, elsewhere := judge(err, sent, q.repeatable || q.keyed)
+		if lost = lost || q.keyed && sent && open(err); lost && !refused(err) {
+			err = unknown(err)
+		}
 		if elsewhere {
 			c.servers.leave(base)
 		}
@@ -86,6 +93,18 @@ func (c *Client) send(ctx context.Context, q *call) (*http.Response, error) {
 			return nil, fmt.Errorf("%w (%w while waiting to repeat it)", err, context.Cause(ctx))
 		}
 	}
+}
+
+// open says whether what was sent may have been carried out.
+func open(err error) bool {
+	var e *Error
+	return !errors.As(err, &e) || e.OutcomeUnknown()
+}
+
+// refused says that the server's answer is about the request itself, and not about its own state.
+func refused(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && !e.Retryable
 }
 
 // judge says whether to send again, and whether another server would be the better choice.

@@ -98,27 +98,6 @@ func (a *Append) Parse(b []byte) error {
 	return r.Err()
 }
 
-// Appended says that a batch is committed: its messages have the offsets from First on.
-type Appended struct {
-	First uint64
-	Count uint32
-	Stamp int64 // Unix nanoseconds
-}
-
-// AppendTo appends the frame's body.
-func (a *Appended) AppendTo(b []byte) []byte {
-	b = binary.AppendUvarint(b, a.First)
-	b = binary.AppendUvarint(b, uint64(a.Count))
-	return binary.AppendVarint(b, a.Stamp)
-}
-
-// Parse reads the frame's body.
-func (a *Appended) Parse(b []byte) error {
-	r := mq.NewReader(b)
-	*a = Appended{First: r.Uvarint(), Count: r.Uint32(), Stamp: r.Varint()}
-	return r.Err()
-}
-
 // Ready tells a node what a gateway's waiters wait for; it is sent when that changes and every second,
 // and answered with Counts. Pairs that are not named any more are forgotten.
 type Ready struct {

@@ -36,21 +36,24 @@ func (s *Schedule) Parse(b []byte) error {
 // Dues (Unix nanoseconds).
 type Scheduled struct {
 	First uint64
-	Stamp int64 // Unix nanoseconds
-	Dues  []int64
+	Stamp int64   // Unix nanoseconds
+	Dues  []int64 // of those that are not in Repeats
+	// Repeats are in the order of the batch: see Appended.
+	Repeats []Repeat
 }
 
 // AppendTo appends the frame's body.
 func (s *Scheduled) AppendTo(b []byte) []byte {
 	b = binary.AppendUvarint(b, s.First)
 	b = binary.AppendVarint(b, s.Stamp)
-	return appendTimes(b, s.Dues)
+	return AppendRepeats(appendTimes(b, s.Dues), s.Repeats)
 }
 
 // Parse reads the frame's body.
 func (s *Scheduled) Parse(b []byte) error {
 	r := mq.NewReader(b)
 	*s = Scheduled{First: r.Uvarint(), Stamp: r.Varint(), Dues: parseTimes(r)}
+	s.Repeats = ReadRepeats(r)
 	return r.Err()
 }
 

@@ -44,6 +44,9 @@ const (
 	hasIdempotency
 )
 
+// idempotencySize is what an idempotency hash and the sum of the content take in an index.
+const idempotencySize = 16 + 8
+
 // Uses says what at least one message of a batch has, so that whoever cares for none of it need not look at the
 // index. CheckIndex holds it against the index.
 type Uses uint8
@@ -278,7 +281,7 @@ func (b *Batch) EachOrder(f func(i int, lane Lane, key []byte, hasKey bool)) err
 			r.Uvarint()
 		}
 		if flags&hasIdempotency != 0 {
-			r.Take(16 + 8)
+			r.Take(idempotencySize)
 		}
 		if r.err != nil || lane >= Lanes || flags >= hasIdempotency<<1 {
 			return fmt.Errorf("%w: message %d of %d", ErrBatchIndex, i, b.Count)

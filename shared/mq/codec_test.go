@@ -60,6 +60,14 @@ func TestBatchComesBackAndSlices(t *testing.T) {
 			if err != nil || n != len(want) {
 				t.Fatalf("%d of %d messages: %v", n, len(want), err)
 			}
+			err = b.EachOrder(func(i int, lane Lane, key []byte, keyed bool) {
+				if m := &want[i]; lane != m.Lane || keyed != m.HasKey || !bytes.Equal(key, m.Key) {
+					t.Fatalf("message %d: lane %s, key %q %v, want %+v", i, lane, key, keyed, m)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 		check(&whole, in)
 		var ordinals []int

@@ -68,8 +68,12 @@ const (
 	MaxKeyBytes            = 8 << 10
 	MaxContentTypeBytes    = 255
 	MaxIdempotencyBytes    = 255 // of an idempotency key
-	MaxConsumerBytes       = 255
-	MaxReasonBytes         = 1 << 10
+	// IdempotencyKeys and IdempotencyWindow bound what a partition remembers of idempotency keys: the last so many, for
+	// so long (nanoseconds), whichever is less.
+	IdempotencyKeys   = 1_000_000
+	IdempotencyWindow = 10 * 60 * int64(1e9)
+	MaxConsumerBytes  = 255
+	MaxReasonBytes    = 1 << 10
 	// BatchCutBytes is where the gateway begins another batch: a batch is at most this long, or one message.
 	BatchCutBytes = 1 << 20
 )

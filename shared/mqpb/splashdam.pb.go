@@ -2460,22 +2460,24 @@ func (x *PartitionFiguresResponse) GetFigures() []*PartitionFigures {
 }
 
 type PartitionFigures struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
-	Code          uint32                 `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
-	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
-	First         uint64                 `protobuf:"varint,4,opt,name=first,proto3" json:"first,omitempty"`
-	Next          uint64                 `protobuf:"varint,5,opt,name=next,proto3" json:"next,omitempty"`   // first kept and next committed offset
-	Bytes         uint64                 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"` // stored here, all segments of this partition
-	Followers     []*FollowerFigures     `protobuf:"bytes,7,rep,name=followers,proto3" json:"followers,omitempty"`
-	Segments      uint64                 `protobuf:"varint,8,opt,name=segments,proto3" json:"segments,omitempty"`
-	PublishRate   float64                `protobuf:"fixed64,9,opt,name=publish_rate,json=publishRate,proto3" json:"publish_rate,omitempty"`
-	DeliverRate   float64                `protobuf:"fixed64,10,opt,name=deliver_rate,json=deliverRate,proto3" json:"deliver_rate,omitempty"` // messages/s, over about the last 10 s
-	Lost          uint64                 `protobuf:"varint,11,opt,name=lost,proto3" json:"lost,omitempty"`                                   // offsets from first to next in recorded holes (R6)
-	Scheduled     uint64                 `protobuf:"varint,20,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
-	NextDue       int64                  `protobuf:"varint,21,opt,name=next_due,json=nextDue,proto3" json:"next_due,omitempty"` // pending schedules, and when the first one is due (Unix ns)
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Partition       *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Code            uint32                 `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
+	Detail          string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	First           uint64                 `protobuf:"varint,4,opt,name=first,proto3" json:"first,omitempty"`
+	Next            uint64                 `protobuf:"varint,5,opt,name=next,proto3" json:"next,omitempty"`   // first kept and next committed offset
+	Bytes           uint64                 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"` // stored here, all segments of this partition
+	Followers       []*FollowerFigures     `protobuf:"bytes,7,rep,name=followers,proto3" json:"followers,omitempty"`
+	Segments        uint64                 `protobuf:"varint,8,opt,name=segments,proto3" json:"segments,omitempty"`
+	PublishRate     float64                `protobuf:"fixed64,9,opt,name=publish_rate,json=publishRate,proto3" json:"publish_rate,omitempty"`
+	DeliverRate     float64                `protobuf:"fixed64,10,opt,name=deliver_rate,json=deliverRate,proto3" json:"deliver_rate,omitempty"` // messages/s, over about the last 10 s
+	Lost            uint64                 `protobuf:"varint,11,opt,name=lost,proto3" json:"lost,omitempty"`                                   // offsets from first to next in recorded holes (R6)
+	Scheduled       uint64                 `protobuf:"varint,20,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
+	NextDue         int64                  `protobuf:"varint,21,opt,name=next_due,json=nextDue,proto3" json:"next_due,omitempty"` // pending schedules, and when the first one is due (Unix ns)
+	IdempotencyKeys uint64                 `protobuf:"varint,30,opt,name=idempotency_keys,json=idempotencyKeys,proto3" json:"idempotency_keys,omitempty"`
+	OldestKey       int64                  `protobuf:"varint,31,opt,name=oldest_key,json=oldestKey,proto3" json:"oldest_key,omitempty"` // in the window; the stamp of the oldest, 0 for none
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *PartitionFigures) Reset() {
@@ -2595,6 +2597,20 @@ func (x *PartitionFigures) GetScheduled() uint64 {
 func (x *PartitionFigures) GetNextDue() int64 {
 	if x != nil {
 		return x.NextDue
+	}
+	return 0
+}
+
+func (x *PartitionFigures) GetIdempotencyKeys() uint64 {
+	if x != nil {
+		return x.IdempotencyKeys
+	}
+	return 0
+}
+
+func (x *PartitionFigures) GetOldestKey() int64 {
+	if x != nil {
+		return x.OldestKey
 	}
 	return 0
 }
@@ -4060,7 +4076,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"partitions\x18\x01 \x03(\v2\x17.splashdam.v1.PartitionR\n" +
 	"partitions\"T\n" +
 	"\x18PartitionFiguresResponse\x128\n" +
-	"\afigures\x18\x01 \x03(\v2\x1e.splashdam.v1.PartitionFiguresR\afigures\"\xa1\x03\n" +
+	"\afigures\x18\x01 \x03(\v2\x1e.splashdam.v1.PartitionFiguresR\afigures\"\xeb\x03\n" +
 	"\x10PartitionFigures\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x16\n" +
@@ -4075,7 +4091,10 @@ const file_splashdam_proto_rawDesc = "" +
 	" \x01(\x01R\vdeliverRate\x12\x12\n" +
 	"\x04lost\x18\v \x01(\x04R\x04lost\x12\x1c\n" +
 	"\tscheduled\x18\x14 \x01(\x04R\tscheduled\x12\x19\n" +
-	"\bnext_due\x18\x15 \x01(\x03R\anextDue\"f\n" +
+	"\bnext_due\x18\x15 \x01(\x03R\anextDue\x12)\n" +
+	"\x10idempotency_keys\x18\x1e \x01(\x04R\x0fidempotencyKeys\x12\x1d\n" +
+	"\n" +
+	"oldest_key\x18\x1f \x01(\x03R\toldestKey\"f\n" +
 	"\x0fFollowerFigures\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12!\n" +
 	"\fbehind_bytes\x18\x02 \x01(\x04R\vbehindBytes\x12\x1c\n" +

@@ -44,10 +44,10 @@ func (p *Packer) Close() {
 }
 
 // Append appends the builder's batch, packed as the topic wants ("none", "s2" or "zstd") if that makes it
-// smaller.
+// smaller. One with idempotency keys stays as it is: its leader takes repeats out.
 func (p *Packer) Append(dst []byte, b *mq.BatchBuilder, producer, gateway, compression string) []byte {
 	body := b.Body()
-	if compression == "none" || compression == "" || len(body) < smallest {
+	if compression == "none" || compression == "" || len(body) < smallest || b.Uses()&mq.UsesIdempotency != 0 {
 		return b.AppendTo(dst, producer, gateway, mq.CodecNone, nil)
 	}
 	buf := p.buf.Get().(*[]byte)

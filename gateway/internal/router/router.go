@@ -90,6 +90,27 @@ func (r *Router) CallOnce(ctx context.Context, p mq.PartitionID, t frame.Type, b
 	return a.Body, err
 }
 
+// CallKeyed sends a request that the leader knows again when it comes twice, and so again after a try whose answer was
+// lost, until ctx ends. Once a try was lost the answer is a success or OutcomeUnknown: what refuses a later try says
+// nothing of the one before.
+func (r *Router) CallKeyed(ctx context.Context, p mq.PartitionID, t frame.Type, body link.Encoder) ([]byte, error) {
+	a, err := r.call(ctx, p, t, body, false)
+	if !mqerr.Is(err, mqerr.OutcomeUnknown) {
+		return a.Body, err
+	}
+	lost := err
+	changes, cancel := r.cfg.View.Subscribe()
+	defer cancel()
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		if ended := wait(ctx, r.ctx, changes, pause); ended != nil {
+			return nil, lost
+		}
+		if a, err = r.call(ctx, p, t, body, false); err == nil {
+			return a.Body, nil
+		}
+	}
+}
+
 // Receive is Call for a hand-over. If ctx ends while the answer is under way, what it hands over is
 // returned at once: nobody would confirm it (museum 41).
 func (r *Router) Receive(ctx context.Context, f *frame.Receive) (Answer, error) {

@@ -17,6 +17,15 @@ func EachKey(e *mq.Entry, first uint64, rec mq.Record, f func(Entry)) {
 			x.Number = first + uint64(i)
 			f(x)
 		})
+	case mq.KindScheduled:
+		var s mq.ScheduleBatch
+		if s.Read(rec.Body) != nil {
+			return
+		}
+		EachOfBatch(s.Raw, e.Stamp, func(i int, x Entry) {
+			x.Number, x.Scheduled = s.Schedules[i].Number, true
+			f(x)
+		})
 	case mq.KindKeys:
 		list, err := Parse(rec.Body)
 		if err != nil {

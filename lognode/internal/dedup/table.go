@@ -20,13 +20,15 @@ import (
 	"encoding/binary"
 	"sort"
 	"time"
+
+	"github.com/splashdam/splashdam/shared/mq"
 )
 
 const (
 	// MaxKeys is the most keys that a partition's window holds; the oldest makes place for a new one.
-	MaxKeys = 1_000_000
+	MaxKeys = mq.IdempotencyKeys
 	// Window is how long a key counts.
-	Window = 10 * time.Minute
+	Window = time.Duration(mq.IdempotencyWindow)
 	// firstRing is the capacity that a table begins with; it doubles.
 	firstRing = 1 << 10
 )

@@ -68,15 +68,29 @@ func (b *Builder) Add(e *mq.Entry, size int) error {
 		for _, s := range b.sections {
 			s.add(e, at, rec)
 		}
-		if rec.Kind == mq.KindMessages {
-			n, _ := mq.BatchShape(rec.Body)
-			at += uint64(n)
+		n, err := taken(rec)
+		if err != nil {
+			return fmt.Errorf("footer: entry at %s: %w", e.At, err)
 		}
+		at += uint64(n)
 		rest = next
 	}
 	b.to, b.last = e.Next(), e.Stamp
 	b.bytes += size
 	return nil
+}
+
+// taken is how many offsets a record takes.
+func taken(rec mq.Record) (int, error) {
+	if rec.Kind == mq.KindMessages {
+		n, _ := mq.BatchShape(rec.Body)
+		return n, nil
+	}
+	b, _, _, ok, err := mq.MessagesOf(rec)
+	if !ok {
+		return 0, err
+	}
+	return b.Count, err
 }
 
 // Full says that the part should end here.

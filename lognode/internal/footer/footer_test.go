@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -161,8 +162,16 @@ func TestFooterSaysWhatTheEntriesSay(t *testing.T) {
 				t.Fatalf("lane %d: %v, want %v", lane, got, j.lanes[lane])
 			}
 		}
+		var each [mq.Lanes][]uint64
+		if err := f.EachLane(func(first uint64, lanes []mq.Lane) {
+			for i, l := range lanes {
+				each[l] = append(each[l], first+uint64(i))
+			}
+		}); err != nil || !reflect.DeepEqual(each, j.lanes) {
+			t.Fatalf("%v: %v, want %v", err, each, j.lanes)
+		}
 		var keys [][]dedup.Entry
-		if err := f.Keys(0, func(list []dedup.Entry) bool {
+		if err := f.Keys(0, func(_ *Part, list []dedup.Entry) bool {
 			keys = append(keys, list)
 			return true
 		}); err != nil {
@@ -271,7 +280,7 @@ func TestDamageIsNoticed(t *testing.T) {
 			maps[i] = roaring64.New()
 		}
 		_, named := f.Naming(0)
-		err := errors.Join(f.Lanes(&maps), f.Keys(0, func([]dedup.Entry) bool { return true }), named)
+		err := errors.Join(f.Lanes(&maps), f.Keys(0, func(*Part, []dedup.Entry) bool { return true }), named)
 		if !errors.Is(err, ErrDamaged) {
 			t.Fatalf("byte %d of %d: %v", i, len(good), err)
 		}
@@ -302,6 +311,6 @@ func FuzzPart(f *testing.F) {
 		}
 		_ = ft.Lanes(&maps)
 		_, _ = ft.Naming(3)
-		_ = ft.Keys(0, func([]dedup.Entry) bool { return true })
+		_ = ft.Keys(0, func(*Part, []dedup.Entry) bool { return true })
 	})
 }

@@ -30,7 +30,7 @@ func (k *keys) reset() { k.list = nil }
 
 // Keys calls f with the idempotency keys of the parts, those of the newest part first (in a part the oldest first),
 // until it returns false or the rest is older than since.
-func (f *Footer) Keys(since int64, each func([]dedup.Entry) bool) error {
+func (f *Footer) Keys(since int64, each func(*Part, []dedup.Entry) bool) error {
 	for i := len(f.Parts) - 1; i >= 0; i-- {
 		p := f.Parts[i]
 		if p.Last < since {
@@ -47,7 +47,7 @@ func (f *Footer) Keys(since int64, each func([]dedup.Entry) bool) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
-		if !each(list) {
+		if !each(p, list) {
 			return nil
 		}
 	}

@@ -20,10 +20,14 @@ type lanes struct {
 func (*lanes) id() SectionID { return sectionLanes }
 
 func (l *lanes) add(_ *mq.Entry, first uint64, rec mq.Record) {
-	if rec.Kind != mq.KindMessages {
-		return
+	switch rec.Kind {
+	case mq.KindMessages:
+		l.batch(first, rec.Body)
+	case mq.KindReleased:
+		if _, raw, _, _, err := mq.MessagesOf(rec); err == nil {
+			l.batch(first, raw)
+		}
 	}
-	l.batch(first, rec.Body)
 }
 
 // batch notes the lanes of a batch whose messages have the offsets from first on.
@@ -100,4 +104,45 @@ func (f *Footer) Lanes(into *[mq.Lanes]*roaring64.Bitmap) error {
 		}
 	}
 	return nil
+}
+
+// runAtMost is how many messages EachLane gives at a time.
+const runAtMost = 4096
+
+// EachLane calls f with stretches of neighbouring messages that are not in the normal lane, by ascending offset.
+func (f *Footer) EachLane(each func(first uint64, lanes []mq.Lane)) error {
+	var maps [mq.Lanes]*roaring64.Bitmap
+	for i := range maps {
+		maps[i] = roaring64.New()
+	}
+	if err := f.Lanes(&maps); err != nil {
+		return err
+	}
+	var heads [mq.Lanes]roaring64.IntPeekable64
+	for i, m := range maps {
+		heads[i] = m.Iterator()
+	}
+	var run []mq.Lane
+	first := uint64(0)
+	for {
+		lane, at := mq.Lane(0), uint64(0)
+		found := false
+		for i, h := range heads {
+			if h.HasNext() && (!found || h.PeekNext() < at) {
+				lane, at, found = mq.Lane(i), h.PeekNext(), true
+			}
+		}
+		if len(run) > 0 && (!found || at != first+uint64(len(run)) || len(run) == runAtMost) {
+			each(first, run)
+			run = run[:0]
+		}
+		if !found {
+			return nil
+		}
+		if len(run) == 0 {
+			first = at
+		}
+		run = append(run, lane)
+		heads[lane].Next()
+	}
 }

@@ -110,29 +110,21 @@ func (p *Partition) place(l *leadership) bool {
 	data := make([]byte, mq.EntryHeaderSize, mq.EntryHeaderSize+size)
 	data = l.machine.TakeRecords(data)
 	data = l.book.TakeRecords(data)
-	now := time.Now().UnixNano()
+	now := max(time.Now().UnixNano(), l.seg.Stamp())
 	var e mq.Entry
 	data, e.Count = p.placeReleases(l, data, now)
 	data, n := p.placeBatches(l, &e, data, now)
-	if len(data) == mq.EntryHeaderSize && len(l.unplaced) == 0 {
-		return false
-	}
-	if len(data) == mq.EntryHeaderSize { // answers wait, but nothing new was decided: for what is placed already
+	if len(data) == mq.EntryHeaderSize { // answers may wait all the same, but nothing new is stored: for what is placed already
+		l.answerAt(l.seg.Next(), n, now)
 		p.awaitPlaced(l)
-		return false
+		return len(l.batches) > 0
 	}
 	if err := l.seg.Place(&e, now); err != nil {
 		p.stop(err)
 		return false
 	}
 	e.PutHeader(data)
-	for i := range n {
-		l.await = append(l.await, waiting{e.Next(), l.batches[i].answer(e.Stamp)})
-	}
-	clear(l.batches[:n])
-	if l.batches = l.batches[n:]; len(l.batches) == 0 {
-		l.batches = nil
-	}
+	l.answerAt(e.Next(), n, e.Stamp)
 	for _, done := range l.unplaced {
 		l.await = append(l.await, waiting{e.Next(), done})
 	}
@@ -151,20 +143,38 @@ func (p *Partition) placeBatches(l *leadership, e *mq.Entry, data []byte, now in
 		if n > 0 && len(data)+len(b.body) > entryAbout {
 			break
 		}
-		if b.times != nil {
+		l.batchBytes -= len(b.body)
+		p.env.Waiting.Add(-int64(len(b.body)))
+		if b.first = l.seg.Next().Offset + uint64(e.Count); b.times != nil {
+			b.first = l.book.Next()
+		}
+		if _, uses := mq.BatchShape(b.body); uses&mq.UsesIdempotency != 0 {
+			l.takeRepeats(b, now)
+		}
+		switch {
+		case b.count == 0:
+		case b.times != nil:
 			data = l.placeScheduled(b, data, now)
-		} else {
+		default:
 			data = mq.AppendRecord(data, mq.KindMessages, b.body)
-			b.first = l.seg.Next().Offset + uint64(e.Count)
 			l.machine.Append(b.first, b.count, b.lanes)
 			e.Count += b.count
 			l.published.add(int(b.count))
 		}
-		l.batchBytes -= len(b.body)
-		p.env.Waiting.Add(-int64(len(b.body)))
 		n++
 	}
 	return data, n
+}
+
+// answerAt lets the answers to the first n batches, which are placed, wait for a position to be committed.
+func (l *leadership) answerAt(at mq.Position, n int, stamp int64) {
+	for i := range n {
+		l.await = append(l.await, waiting{at, l.batches[i].answer(stamp)})
+	}
+	clear(l.batches[:n])
+	if l.batches = l.batches[n:]; len(l.batches) == 0 {
+		l.batches = nil
+	}
 }
 
 // answer is what a placed batch is answered with once it is committed.
@@ -172,7 +182,7 @@ func (b *batch) answer(stamp int64) func(error) {
 	if b.times != nil {
 		return scheduled(b, stamp)
 	}
-	return appended(b.reply, frame.Appended{First: b.first, Count: b.count, Stamp: stamp})
+	return appended(b.reply, frame.Appended{First: b.first, Count: b.count, Stamp: stamp, Repeats: b.repeats})
 }
 
 func appended(reply Reply, ok frame.Appended) func(error) {

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -119,6 +120,8 @@ func (p *Partition) Figures(done func(*mqpb.PartitionFigures)) {
 		if l.book.Pending() > 0 {
 			out.NextDue = min(l.book.NearDue(), l.book.NextDue())
 		}
+		l.keys.Expire(time.Now().UnixNano())
+		out.IdempotencyKeys, out.OldestKey = uint64(l.keys.Len()), l.keys.Oldest()
 		out.PublishRate, out.DeliverRate = l.published.perSecond(), l.delivered.perSecond()
 		s := l.seg.Segment()
 		for i, f := range l.followers {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/footer"
 	"github.com/splashdam/splashdam/lognode/internal/schedule"
 	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -102,7 +103,9 @@ func (p *Partition) learnLanes(ctx context.Context, chain []mq.Segment, m *deliv
 		if s.End.Offset <= from || s.Base.Offset >= to {
 			continue
 		}
-		err := p.walk(ctx, s, s.Base, func(e *mq.Entry) error { return delivery.EntryLanes(e, m.LearnLanes) })
+		err := p.withFooter(ctx, s, func(f *footer.Footer) error {
+			return f.EachLane(func(first uint64, lanes []mq.Lane) { m.LearnLanes(first, uint32(len(lanes)), lanes) })
+		})
 		if err != nil {
 			return fmt.Errorf("reading the lanes of segment %d: %w", s.ID, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/splashdam/splashdam/lognode/internal/dedup"
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/schedule"
 	"github.com/splashdam/splashdam/lognode/internal/segment"
@@ -22,6 +23,7 @@ type leadership struct {
 	machine *delivery.Machine
 	book    *schedule.Book // of the schedules; with the machine over a roll
 	ahead   *ahead
+	keys    *dedup.Table // the idempotency keys in the window; with the machine over a roll
 	// followers has an element per replica, nil at the leader's own place.
 	followers []*segment.Follower
 	// chain are the sealed segments before this one, oldest first. It is replaced, never changed.
@@ -55,6 +57,8 @@ type batch struct {
 	times []int64   // of scheduled messages: when each is due, or below 0 in how long; nil for ordinary ones
 	reply Reply
 	first uint64 // offset or schedule number of the first message, once it is placed
+	// repeats are the messages that were taken out of it because their idempotency keys are known.
+	repeats []frame.Repeat
 }
 
 // waiting is an answer that waits for everything below at to be committed.

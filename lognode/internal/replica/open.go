@@ -8,6 +8,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/splashdam/splashdam/lognode/internal/dedup"
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/schedule"
 	"github.com/splashdam/splashdam/lognode/internal/segment"
@@ -59,6 +60,7 @@ func (p *Partition) succeeded(l *leadership) {
 		p.stop(err)
 		return
 	}
+	next.keys = l.keys
 	next.machine, next.batches, next.batchBytes = l.machine, l.batches, l.batchBytes
 	next.book, next.ahead = l.book, l.ahead
 	next.await, next.unplaced = l.await, l.unplaced
@@ -166,6 +168,7 @@ type loaded struct {
 	base    mq.Position // of the open segment
 	machine *delivery.Machine
 	book    *schedule.Book
+	keys    *dedup.Table
 	prev    mq.Position
 	stamp   int64
 }
@@ -186,7 +189,9 @@ func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.M
 		err = x.repair(ctx, head.Last)
 	}
 	if err == nil && kept == nil {
-		err = p.load(ctx, &o)
+		if err = p.load(ctx, &o); err == nil {
+			err = p.loadKeys(ctx, &o)
+		}
 	}
 	if err != nil && ctx.Err() == nil && time.Since(l.began) > lossPatience {
 		if judged := x.lost(ctx, head, chain); judged != nil {
@@ -204,6 +209,7 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	s := l.seg.Segment()
 	if l.machine == nil { // not kept over a roll: continue the chain as it was read
 		l.book, l.ahead = o.book, newAhead()
+		l.keys = o.keys
 		seg, err := segment.NewLeader(*s, o.prev, o.stamp)
 		if err != nil {
 			p.stop(err)

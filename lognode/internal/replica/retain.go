@@ -28,6 +28,7 @@ func (p *Partition) Retain() {
 		if l == nil || !l.serving || !ok {
 			return
 		}
+		l.keys.Expire(time.Now().UnixNano())
 		p.rollByAge(l, t.Settings.Retention)
 		l.full = false
 		if p.retaining || len(l.chain) < 2 {
@@ -113,13 +114,25 @@ func (l *leadership) used(g mq.GroupID) time.Time {
 	return l.began
 }
 
-// dropFirst takes the first segment off the chain: first in etcd, then in the state. R9: the newest complete
+// dropFirst takes the first segment off the chain: what still counts of it is carried forward, then it goes in etcd, then in
+// the state. R9: the newest complete
 // checkpoint must not be in it, and it is not, since each leadership begins with one in its own segment.
 func (p *Partition) dropFirst(l *leadership) {
 	if l.hasState() && !l.seg.Segment().Base.Before(l.seg.Commit()) {
 		return // that checkpoint is not committed yet
 	}
 	p.retaining = true
+	p.carryKeys(l, l.chain[0], func(err error) {
+		if err != nil || p.lead != l || l.seg.Sealed() {
+			p.retaining = false
+			return
+		}
+		p.shorten(l)
+	})
+}
+
+// shorten is dropFirst once nothing in the segment is needed any more.
+func (p *Partition) shorten(l *leadership) {
 	p.beside(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, pieceWait)
 		defer cancel()

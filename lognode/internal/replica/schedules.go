@@ -16,7 +16,7 @@ import (
 // Schedule takes one batch whose index was checked and that is not compressed, with a time for each of its messages (see
 // frame.Schedule). The answer is Scheduled once it is committed, or an error.
 func (p *Partition) Schedule(s frame.Schedule, reply Reply) {
-	p.queue(batch{body: s.Batch, times: s.Times, reply: reply}, func(l *leadership) error {
+	p.queue(batch{body: s.Batch, count: uint32(len(s.Times)), times: s.Times, reply: reply}, func(l *leadership) error {
 		if !l.book.Room(len(s.Times)) {
 			return mqerr.New(mqerr.TooManyScheduled, "the partition has %d pending schedules, as many as it may", l.book.Pending())
 		}
@@ -39,7 +39,7 @@ func (l *leadership) placeScheduled(b *batch, data []byte, now int64) []byte {
 
 // scheduled is the answer to a batch of schedules.
 func scheduled(b *batch, stamp int64) func(error) {
-	reply, ok := b.reply, frame.Scheduled{First: b.first, Stamp: stamp, Dues: b.times}
+	reply, ok := b.reply, frame.Scheduled{First: b.first, Stamp: stamp, Dues: b.times, Repeats: b.repeats}
 	return func(err error) {
 		if err != nil {
 			reply.fail(err)

@@ -24,11 +24,20 @@ type publishCmd struct {
 	Lane        string            `enum:"critical,high,normal,low,background" default:"normal" help:"Priority of the messages: ${enum}."`
 	TTL         time.Duration     `name:"ttl" help:"Groups do not get the messages later than that (30s, 24h)."`
 	Batch       int               `default:"1000" help:"Lines sent at once."`
+	Idempotency string            `name:"idempotency-key" help:"Key that makes it safe to run this again within 10 minutes: what is stored already is not stored twice. With several messages each gets KEY/NUMBER."`
+
+	sent int // messages so far
 }
 
 func (p *publishCmd) Run(s *session) error {
 	if p.Lines {
 		return p.lines(s)
+	}
+	if len(p.Files) > 1 && p.Idempotency != "" {
+		return p.inputs(s, func(s *session, r io.Reader, name string) error {
+			p.sent++
+			return p.one(s, r, name)
+		})
 	}
 	return p.inputs(s, p.one)
 }
@@ -63,7 +72,12 @@ func (p *publishCmd) message(value []byte) client.Message {
 	if lane == mq.LaneNormal.String() {
 		lane = "" // as it is when nothing is said
 	}
-	return client.Message{Key: p.Key, Value: value, ContentType: p.ContentType, Headers: p.Header, Partition: p.Partition, Lane: lane, TTL: p.TTL}
+	m := client.Message{Key: p.Key, Value: value, ContentType: p.ContentType, Headers: p.Header, Partition: p.Partition, Lane: lane, TTL: p.TTL,
+		IdempotencyKey: p.Idempotency}
+	if p.Idempotency != "" && p.sent > 0 {
+		m.IdempotencyKey = fmt.Sprint(p.Idempotency, "/", p.sent)
+	}
+	return m
 }
 
 // one publishes all of r as one message. More than the largest message that any topic takes is not read.
@@ -82,14 +96,27 @@ func (p *publishCmd) one(s *session, r io.Reader, name string) error {
 		return err
 	}
 	return s.show(out, func() string {
-		return fmt.Sprintf("%s  partition %d  offset %d\n", out.ID, out.Partition, out.Offset)
+		text := fmt.Sprintf("%s  partition %d  offset %d", out.ID, out.Partition, out.Offset)
+		if out.Duplicate {
+			text += "  (was stored before)"
+		}
+		return text + "\n"
 	})
 }
 
 // published counts what became of lines.
 type published struct {
 	Published int `json:"published"`
-	Failed    int `json:"failed"`
+	// Duplicates are among those published: an earlier run stored them.
+	Duplicates int `json:"duplicates,omitempty"`
+	Failed     int `json:"failed"`
+}
+
+func (t *published) text() string {
+	if t.Duplicates > 0 {
+		return fmt.Sprintf("%d published (%d of them before), %d failed\n", t.Published, t.Duplicates, t.Failed)
+	}
+	return fmt.Sprintf("%d published, %d failed\n", t.Published, t.Failed)
 }
 
 // sentLine is a line on its way.
@@ -114,8 +141,11 @@ func (p *publishCmd) lines(s *session) error {
 		defer close(done)
 		for line := range sent {
 			<-line.future.Done()
-			_, err := line.future.Get(context.Background())
+			out, err := line.future.Get(context.Background())
 			if err == nil {
+				if out.Duplicate {
+					total.Duplicates++
+				}
 				total.Published++
 				continue
 			}
@@ -134,7 +164,7 @@ func (p *publishCmd) lines(s *session) error {
 	closeErr := publisher.Close(ctx)
 	close(sent)
 	<-done
-	showErr := s.show(total, func() string { return fmt.Sprintf("%d published, %d failed\n", total.Published, total.Failed) })
+	showErr := s.show(total, total.text)
 	return errors.Join(readErr, closeErr, partly(first), showErr)
 }
 
@@ -152,6 +182,7 @@ func (p *publishCmd) readLines(s *session, r io.Reader, name string, publisher *
 	number := 0
 	for lines.Scan() {
 		number++
+		p.sent++
 		value := append([]byte(nil), lines.Bytes()...)
 		future, err := publisher.Publish(s.ctx, p.message(value))
 		if err != nil {
