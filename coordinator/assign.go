@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/splashdam/splashdam/coordinator/internal/assign"
@@ -24,7 +25,8 @@ const (
 // answer (see package assign). One goroutine owns it; a reign has one.
 type assigner struct {
 	*Coordinator
-	seen map[mq.GroupID]basis
+	seen    map[mq.GroupID]basis
+	knocker *knocker
 }
 
 // basis is what an assignment was made from; while it is the same there is nothing to do.
@@ -36,7 +38,18 @@ type basis struct {
 }
 
 func (c *Coordinator) assign(ctx context.Context) {
-	a := &assigner{Coordinator: c, seen: map[mq.GroupID]basis{}}
+	a := &assigner{Coordinator: c, seen: map[mq.GroupID]basis{}, knocker: newKnocker()}
+	knocked := make(chan struct{}, 1)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() {
+		a.knocker.run(ctx, c.view, func() {
+			select {
+			case knocked <- struct{}{}:
+			default:
+			}
+		})
+	})
 	changes, cancel := c.view.Subscribe()
 	defer cancel()
 	tidied := time.Now()
@@ -56,6 +69,7 @@ func (c *Coordinator) assign(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changes:
+		case <-knocked:
 		case <-timer.C:
 		}
 	}
@@ -141,7 +155,7 @@ func membersOf(list []meta.Member) []assign.Member {
 func (a *assigner) gateways(groups []meta.Group) (out []assign.Member) {
 	for i := range groups {
 		if groups[i].Settings.Mode == mq.ModePush {
-			for _, g := range a.view.Gateways() {
+			for _, g := range a.knocker.living(a.view.Gateways()) {
 				out = append(out, assign.Member{ID: g.Name})
 			}
 			break

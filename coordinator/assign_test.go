@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -95,18 +96,76 @@ func TestMembersComeAndGo(t *testing.T) {
 func TestGatewaysAreTheMembersOfGroupsThatPush(t *testing.T) {
 	c := newCluster(t, 0, startAll(t, configs(t, 1)...)...)
 	g := c.assignedGroup(5, mq.ModePush)
-	enter := func(name string) *meta.Registration {
-		r, err := c.store.Register(c.ctx, meta.GatewayKey(name), meta.Gateway{Name: name}, time.Minute, nil)
+	enter := func(name string) (*meta.Registration, net.Listener) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r
+		r, err := c.store.Register(c.ctx, meta.GatewayKey(name), meta.Gateway{Name: name, Addr: l.Addr().String()}, time.Minute, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, l
 	}
-	one, two := enter("gateway-1"), enter("gateway-2")
+	one, at := enter("gateway-1")
 	defer one.Close()
-	c.shares(g, map[string]int{"gateway-1": 3, "gateway-2": 2})
-	two.Close()
+	defer at.Close()
 	c.shares(g, map[string]int{"gateway-1": 5})
+	two, _ := enter("gateway-2")
+	c.shares(g, map[string]int{"gateway-1": 3, "gateway-2": 2})
+	two.Close() // as a gateway does that drains: its partitions go at once
+	c.shares(g, map[string]int{"gateway-1": 5})
+	// One that is killed lets go of its address, long before its lease ends.
+	three, killed := enter("gateway-3")
+	defer three.Close()
+	c.shares(g, map[string]int{"gateway-1": 3, "gateway-3": 2})
+	knocked(t, killed)
+	killed.Close()
+	c.shares(g, map[string]int{"gateway-1": 5})
+	// With all of them refusing it is not they who are gone.
+	at.Close()
+	four, _ := enter("gateway-4")
+	defer four.Close()
+	c.shares(g, map[string]int{"gateway-4": 5})
+}
+
+// knocked waits until somebody has connected.
+func knocked(t *testing.T, l net.Listener) {
+	t.Helper()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+}
+
+func TestWithoutProofGatewaysCountAsThere(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, addr := newKnocker(), l.Addr().String()
+	both := []meta.Gateway{{Name: "a", Addr: addr}, {Name: "b", Addr: "127.0.0.1:1"}}
+	knock := func(times int) {
+		for range times {
+			k.knock(t.Context(), both[0].Addr)
+			k.knock(t.Context(), both[1].Addr)
+		}
+	}
+	knock(refusals)
+	if n := len(k.living(both)); n != 2 {
+		t.Errorf("%d: an address that never opened proves nothing", n)
+	}
+	l.Close()
+	if knock(refusals - 1); len(k.living(both)) != 2 {
+		t.Error("one refusal is none")
+	}
+	if knock(1); len(k.living(both)) != 1 || len(k.living(both[:1])) != 1 {
+		t.Errorf("a is gone, %v; with nobody else it is not believed, %v", k.living(both), k.living(both[:1]))
+	}
+	if k.forget(both[1:]); len(k.living(both)) != 2 {
+		t.Error("who is not registered any more is forgotten")
+	}
 }
 
 func TestPartitionsThatAreAddedGetOwners(t *testing.T) {

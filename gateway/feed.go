@@ -59,15 +59,21 @@ type fed struct {
 // run delivers until it is over. nil says that the gateway drains.
 func (f *feed) run(ctx context.Context) error {
 	defer f.g.accounts.close(f.account)
+	defer f.r.release()
 	f.r.account = f.account.id
 	f.tick = time.NewTicker(aliveEvery)
 	defer f.tick.Stop()
 	if err := f.join(ctx); err != nil {
 		return err
 	}
-	defer func() { f.wait.Leave() }()
+	defer f.leave()
 	all := true // what became ready before the place in the queue was taken has woken nobody
 	for !f.g.isDraining() {
+		moved, err := f.moved(ctx)
+		if err != nil {
+			return err
+		}
+		all = all || moved
 		if f.account.room() <= 0 {
 			f.wait.Rest()
 			if err := f.untilCredit(ctx); err != nil {
@@ -101,10 +107,32 @@ func (f *feed) run(ctx context.Context) error {
 	return nil
 }
 
+// leave ends the waiting, if it was joined.
+func (f *feed) leave() {
+	if f.wait != nil {
+		f.wait.Leave()
+		f.wait = nil
+	}
+}
+
 func (f *feed) join(ctx context.Context) (err error) {
+	if err := f.r.follow(); err != nil {
+		return err
+	}
 	f.partitions = f.r.topic.Settings.Partitions
 	f.wait, err = f.g.waits.Join(ctx, f.r.topic.ID, f.r.group.ID, f.partitions, f.r.only)
 	return err
+}
+
+// moved takes up a new assignment, in a group whose partitions have owners.
+func (f *feed) moved(ctx context.Context) (bool, error) {
+	select {
+	case <-f.r.member.owned.changed:
+	default:
+		return false, nil
+	}
+	f.leave()
+	return true, f.join(ctx)
 }
 
 // grown waits for the partitions, too, that the topic has got meanwhile.
@@ -114,7 +142,7 @@ func (f *feed) grown(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	f.r.topic = t
-	f.wait.Leave()
+	f.leave()
 	return true, f.join(ctx)
 }
 
@@ -124,6 +152,8 @@ func (f *feed) untilWoken(ctx context.Context) (bool, error) {
 	case <-f.wait.Woken():
 		return true, nil
 	case <-f.account.changed:
+		return false, nil
+	case <-f.r.member.owned.changed:
 		return false, nil
 	case <-f.tick.C:
 		return false, f.alive()
@@ -144,6 +174,8 @@ func (f *feed) untilCredit(ctx context.Context) error {
 	for f.account.room() <= 0 {
 		select {
 		case <-f.account.changed:
+		case <-f.r.member.owned.changed:
+			return nil
 		case <-timer.C:
 			if !f.account.check(ctx, f.g, f.r.topic.ID, f.r.group.ID) {
 				pause = min(2*pause, lastCheck)

@@ -64,12 +64,16 @@ func (r *receive) ask(ctx context.Context, n uint32, timeout time.Duration) erro
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	f := frame.Receive{Partition: mq.PartitionID{Topic: r.topic.ID, Number: n}, Group: r.group.ID, Max: r.max - r.count,
-		MaxBytes: r.maxBytes - uint32(r.bytes), Lease: int64(r.lease), Consumer: r.consumer, Account: r.account}
+		MaxBytes: r.maxBytes - uint32(r.bytes), Lease: int64(r.lease), Consumer: r.consumer, Account: r.account,
+		Member: r.member.name, Generation: r.member.owned.generation}
 	stamp := r.g.waits.Stamp(r.topic.ID, r.group.ID, n)
 	more := uint64(0) // after an error too: the question of the next second finds what is there
 	defer func() { r.g.waits.Answered(r.topic.ID, r.group.ID, n, stamp, more) }()
 	h := handed{partition: f.Partition}
 	a, err := r.send(ctx, &f)
+	if mqerr.Is(err, mqerr.NotMember) && r.member.name != "" {
+		return nil // the leader knows of a newer assignment: it will show here, too
+	}
 	if err != nil {
 		return err
 	}

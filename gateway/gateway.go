@@ -47,8 +47,10 @@ type Gateway struct {
 	bus    *bus.Bus
 	router *router.Router
 	waits  *waiter.Manager
-	packer *pack.Packer
-	push   *push.Engine
+	// renewals keeps the members of assigned groups alive that call here.
+	renewals *renewals
+	packer   *pack.Packer
+	push     *push.Engine
 
 	echo     *echo.Echo
 	server   *http.Server
@@ -118,6 +120,7 @@ func New(cfg Config, store *meta.Store, log *slog.Logger, reg prometheus.Registe
 	g.requestPrefix = g.instance + "-"
 	g.view = meta.NewView(store, log, meta.WithMembers, meta.WithWebhooks)
 	g.push = push.New(push.Config{Gateway: cfg.Name, Source: g.pushSource(), Log: log, Registry: reg})
+	g.renewals = newRenewals(store, log)
 	g.echo = g.newEcho()
 	return g, nil
 }
@@ -149,6 +152,7 @@ func (g *Gateway) serve(ln net.Listener) {
 	g.own(func() { g.waits.Run(ctx) })
 	g.own(func() { g.followWebhooks(ctx) })
 	g.own(func() { g.endWaits(ctx) })
+	g.own(func() { g.renewals.run(ctx) })
 	g.own(func() {
 		if err := g.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			g.log.Error("HTTP ended", slog.Any("error", err))

@@ -125,7 +125,7 @@ func (g *Gateway) pushFetch(ctx context.Context, h *push.Hook, most, bytes int) 
 		return nil, err
 	}
 	r := &receive{g: g, topic: t, group: gr, max: uint32(most), maxBytes: uint32(max(1, bytes)), wait: mq.MaxWait,
-		consumer: g.cfg.Name, only: h.Partitions}
+		consumer: g.cfg.Name, member: membership{name: g.cfg.Name, wanted: h.Partitions}}
 	err = r.collect(ctx)
 	var out []push.Delivery
 	if err == nil {

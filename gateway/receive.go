@@ -39,6 +39,7 @@ type receive struct {
 	consumer      string
 	account       uint64   // a stream's, see accounts; 0 for a call
 	only          []uint32 // partitions, nil for all
+	member        membership
 
 	raw, base64, lines bool // forms of the answer
 
@@ -53,6 +54,7 @@ func (g *Gateway) handleReceive(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	defer r.release()
 	ctx := c.Request().Context()
 	if err := r.collect(ctx); err != nil {
 		r.giveBack()
@@ -101,7 +103,7 @@ func (r *receive) find(ctx context.Context, topic, group string) (err error) {
 	if _, secret := r.g.view.NewestSecret(); secret == nil {
 		return mqerr.New(mqerr.MetadataUnavailable, "the cluster has no secrets yet")
 	}
-	return nil
+	return r.admit(ctx)
 }
 
 // parse reads the body and the query.
@@ -140,6 +142,10 @@ func (r *receive) take(req *api.ReceiveRequest, remote string) {
 	if len(req.Partitions) > 0 {
 		r.only = req.Partitions
 	}
+	r.member.name = req.Member
+	if r.consumer == "" {
+		r.consumer = req.Member
+	}
 	if r.consumer == "" {
 		r.consumer = remote
 	}
@@ -157,6 +163,7 @@ func checkReceive(req *api.ReceiveRequest) error {
 	bad(req.Wait >= 0 && time.Duration(req.Wait) <= mq.MaxWait, "/wait", "must be 0s to 30s")
 	bad(req.Lease == 0 || time.Duration(req.Lease) >= mq.MinLease && time.Duration(req.Lease) <= mq.MaxLease, "/lease", "must be 100ms to 12h")
 	bad(len(req.Consumer) <= mq.MaxConsumerBytes, "/consumer", "has at most 255 bytes")
+	bad(req.Member == "" || mq.CheckName(req.Member) == nil, "/member", "is no name of a member")
 	bad(len(req.Partitions) <= mq.MaxPartitions, "/partitions", "names at most 1024 partitions")
 	if len(fields) == 0 {
 		return nil
@@ -186,16 +193,33 @@ func (r *receive) parseForm(c echo.Context) (err error) {
 	return nil
 }
 
-// collect gets messages, at once or as soon as there are any while the caller wants to wait.
+// collect gets messages, at once or as soon as there are any while the caller wants to wait. In a group whose
+// partitions have owners the waiting follows what the member owns.
 func (r *receive) collect(ctx context.Context) error {
 	if r.wait == 0 {
+		if err := r.follow(); err != nil {
+			return err
+		}
 		return r.fetch(ctx, r.order())
 	}
 	deadline := time.NewTimer(r.wait)
 	defer deadline.Stop()
+	for {
+		if err := r.follow(); err != nil {
+			return err
+		}
+		moved, err := r.collectUntil(ctx, deadline.C)
+		if !moved {
+			return err
+		}
+	}
+}
+
+// collectUntil waits for messages of r.only. moved says that a new assignment came first.
+func (r *receive) collectUntil(ctx context.Context, deadline <-chan time.Time) (moved bool, err error) {
 	w, err := r.g.waits.Join(ctx, r.topic.ID, r.group.ID, r.topic.Settings.Partitions, r.only)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer w.Leave()
 	// What became ready before the place in the queue was taken has woken nobody: ask once for all.
@@ -205,23 +229,25 @@ func (r *receive) collect(ctx context.Context) error {
 		select {
 		case <-w.Woken():
 			err = r.fetch(ctx, []uint32{w.Hint()})
-		case <-deadline.C:
+		case <-r.member.owned.changed: // never in shared groups
+			return true, nil
+		case <-deadline:
 			if err == nil {
-				return nil
+				return false, nil
 			}
 			// What went wrong may be long over, and a partition that has nothing ready wakes nobody: ask once more.
 			ctx, cancel := context.WithTimeout(ctx, oneOfMany)
 			defer cancel()
-			return r.fetch(ctx, r.order())
+			return false, r.fetch(ctx, r.order())
 		case <-w.Gone():
-			return r.gone()
+			return false, r.gone()
 		case <-r.g.draining:
-			return nil
+			return false, nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 	}
-	return err
+	return false, err
 }
 
 // final says whether waiting makes no sense after err: what may pass is waited out.

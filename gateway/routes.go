@@ -30,6 +30,7 @@ func (g *Gateway) routes() []route {
 		g.streamRoutes(),
 		g.groupRoutes(),
 		g.webhookRoutes(),
+		g.memberRoutes(),
 	)
 }
 

@@ -44,6 +44,7 @@ func (s *socket) subscribe(id []byte, req *api.SocketSubscribe) error {
 	bad(credit >= 0 && credit <= maxCredit, "/credit", "must be 0 to 10000")
 	bad(req.Lease == 0 || time.Duration(req.Lease) >= mq.MinLease && time.Duration(req.Lease) <= mq.MaxLease, "/lease", "must be 100ms to 12h")
 	bad(len(req.Consumer) <= mq.MaxConsumerBytes, "/consumer", "has at most 255 bytes")
+	bad(req.Member == "" || mq.CheckName(req.Member) == nil, "/member", "is no name of a member")
 	bad(len(req.Partitions) <= mq.MaxPartitions, "/partitions", "names at most 1024 partitions")
 	bad(req.Encoding == "" || req.Encoding == api.EncodingUTF8 || req.Encoding == api.EncodingBase64, "/encoding", "must be utf8 or base64")
 	if len(fields) > 0 {
@@ -58,7 +59,8 @@ func (s *socket) subscribe(id []byte, req *api.SocketSubscribe) error {
 		return invalid("/subscription", "a connection has at most %d subscriptions", maxSubscriptions)
 	}
 	r := receive{g: s.g, base64: req.Encoding == api.EncodingBase64}
-	r.take(&api.ReceiveRequest{Max: 1, MaxBytes: feedBytes, Lease: req.Lease, Consumer: req.Consumer, Partitions: req.Partitions}, s.remote)
+	r.take(&api.ReceiveRequest{Max: 1, MaxBytes: feedBytes, Lease: req.Lease, Consumer: req.Consumer, Partitions: req.Partitions,
+		Member: req.Member}, s.remote)
 	sub := &subscription{s: s, name: req.Subscription, account: s.g.accounts.open(credit)}
 	var ctx context.Context
 	ctx, sub.cancel = context.WithCancel(s.ctx)
@@ -73,6 +75,7 @@ func (s *socket) subscribe(id []byte, req *api.SocketSubscribe) error {
 func (sub *subscription) run(ctx context.Context, id []byte, r *receive, topic, group string) {
 	s := sub.s
 	defer sub.cancel()
+	defer r.release()
 	err := r.find(ctx, topic, group)
 	if err == nil {
 		err = s.write(append(sub.head(api.FrameSubscribed, id), '}'))

@@ -25,7 +25,7 @@ const (
 // streamRoutes are the calls that stay open and deliver to a group.
 func (g *Gateway) streamRoutes() []route {
 	return []route{
-		{http.MethodGet, "/v1/topics/:topic/groups/:group/stream", g.handleStream, []string{"max_in_flight", "lease", "consumer", "partitions", "encoding"}},
+		{http.MethodGet, "/v1/topics/:topic/groups/:group/stream", g.handleStream, []string{"max_in_flight", "lease", "consumer", "member", "partitions", "encoding"}},
 		{http.MethodGet, "/v1/stream", g.handleSocket, nil},
 	}
 }
@@ -40,6 +40,7 @@ func (g *Gateway) handleStream(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	defer r.release()
 	open := g.metrics.streams.WithLabelValues("sse")
 	open.Inc()
 	defer open.Dec()
@@ -95,9 +96,13 @@ func (g *Gateway) newStream(c echo.Context) (*receive, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	req := api.ReceiveRequest{Max: 1, MaxBytes: feedBytes, Lease: mq.Duration(lease), Consumer: c.QueryParam("consumer")}
+	req := api.ReceiveRequest{Max: 1, MaxBytes: feedBytes, Lease: mq.Duration(lease), Consumer: c.QueryParam("consumer"),
+		Member: c.QueryParam("member")}
 	if len(req.Consumer) > mq.MaxConsumerBytes {
 		return nil, 0, badParameter("query/consumer", "has at most %d bytes", mq.MaxConsumerBytes)
+	}
+	if req.Member != "" && mq.CheckName(req.Member) != nil {
+		return nil, 0, badParameter("query/member", "is no name of a member")
 	}
 	if req.Partitions, err = queryPartitions(c); err != nil {
 		return nil, 0, err

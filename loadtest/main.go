@@ -26,6 +26,7 @@ type commands struct {
 	Consume   load.Consume   `cmd:"" help:"Receive and acknowledge."`
 	E2E       load.E2E       `cmd:"" name:"e2e" help:"Publish and consume, and check what was promised."`
 	Wake      load.Wake      `cmd:"" help:"How soon a waiting long poll gets a message."`
+	Rebalance load.Rebalance `cmd:"" help:"Members of a group come and go: what moves, and the gaps."`
 	LongPolls load.LongPolls `cmd:"" name:"longpolls" help:"Hold long polls open that get nothing."`
 }
 
@@ -36,7 +37,7 @@ type mode interface {
 
 func (c *commands) mode(name string) mode {
 	return map[string]mode{"publish": &c.Publish, "ndjson": &c.NDJSON, "consume": &c.Consume, "e2e": &c.E2E,
-		"wake": &c.Wake, "longpolls": &c.LongPolls}[name]
+		"wake": &c.Wake, "rebalance": &c.Rebalance, "longpolls": &c.LongPolls}[name]
 }
 
 func main() {

@@ -280,3 +280,13 @@ func (c chain) Groups(t mq.TopicID) []meta.Group { return c.view.Groups(t) }
 
 // Topic see Groups.
 func (c chain) Topic(t mq.TopicID) (meta.Topic, bool) { return c.view.TopicByID(t) }
+
+// Owner and Assignment say whose the partitions of a group with members are, as the view has it.
+func (c chain) Owner(g mq.GroupID, partition uint32) (string, uint64) {
+	return c.view.Owner(g, partition)
+}
+
+// Assignment see Owner.
+func (c chain) Assignment(g mq.GroupID) (meta.Assignment, <-chan struct{}) {
+	return c.view.Assignment(g)
+}

@@ -117,6 +117,17 @@ func TestRealTrafficFitsTheDocument(t *testing.T) {
 	l.call(200, "DELETE", "/v1/nodes/node-1/drain", "")
 	l.call(503, "POST", "/v1/topics/orders/partitions/0/move-leader", "") // there is no other node
 
+	const members = "/v1/topics/orders/groups/workers/members"
+	l.call(201, "POST", members, `{"name":"ada","zone":"z1","ttl":"1m"}`)
+	l.call(201, "POST", members, "")
+	l.call(200, "POST", members+"/ada/heartbeat?wait=100ms", `{"generation":1}`)
+	l.call(200, "POST", "/v1/topics/orders/groups/workers/receive", `{"member":"ada","max":1}`)
+	l.call(409, "POST", "/v1/topics/orders/groups/workers/receive", "")
+	l.call(200, "GET", members, "")
+	l.call(204, "DELETE", members+"/ada", "")
+	l.call(409, "POST", "/v1/topics/orders/groups/billing/members", "")
+	l.call(422, "POST", members, `{"ttl":"1s"}`)
+
 	l.call(404, "GET", "/v1/topics/none", "")
 	l.call(422, "PUT", "/v1/topics/bad", `{"partitions":0}`)
 	l.call(400, "PUT", "/v1/topics/bad", `{"partitions":`)

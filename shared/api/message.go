@@ -93,6 +93,7 @@ type ReceiveRequest struct {
 	Lease      Duration `json:"lease,omitzero"`      // default: the group's setting
 	Consumer   string   `json:"consumer,omitempty"`  // shown in traces; default: the caller's address
 	Partitions []uint32 `json:"partitions,omitempty"`
+	Member     string   `json:"member,omitempty"` // who receives in a group of mode assigned; the call is its sign of life
 }
 
 // ReceiveAnswer is the answer to a receive.

@@ -38,6 +38,7 @@ type SocketSubscribe struct {
 	Consumer   string   `json:"consumer,omitempty"`   // shown in traces; default: the caller's address
 	Encoding   string   `json:"encoding,omitempty"`   // utf8 (default) or base64
 	Partitions []uint32 `json:"partitions,omitempty"` // default: all
+	Member     string   `json:"member,omitempty"`     // who receives in a group of mode assigned
 }
 
 // SocketCredit changes the credit of a subscription. With 0 it rests; what is out stays out.

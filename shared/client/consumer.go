@@ -37,14 +37,35 @@ type ConsumerOptions struct {
 	Drain time.Duration
 	// Name is shown in traces. Default: the caller's address.
 	Name string
+	// Member makes the consumer a member of an assigned group while it runs. When it stops it leaves first, so that its
+	// partitions go on elsewhere at once, and then waits for its handlers, whose messages stay leased to it.
+	Member *MemberOptions
+	// Idle ends Run, without an error, when nothing was there for so long and no handler runs. 0: it never ends so.
+	Idle time.Duration
 	// SettleLinger is how long an ack may wait for others to go in the same call. Default 5 ms.
 	SettleLinger time.Duration
+}
+
+// MemberOptions say how a Consumer joins its group.
+type MemberOptions struct {
+	// Name is unique in the group; a worker that starts again under its name keeps its partitions. Default: a random one.
+	Name string
+	// Zone is where the worker runs, see api.JoinInput.
+	Zone string
+	// TTL is how long after its end the member loses its partitions if it could not leave. Default 10 s.
+	TTL time.Duration
+	// OnAssignment is told the partitions that the consumer owns whenever they change; it should not block. What it has
+	// out of a partition that it owns no more it still handles and settles.
+	OnAssignment func(partitions []uint32)
 }
 
 func (o ConsumerOptions) withDefaults() ConsumerOptions {
 	o.Concurrency = orDefault(o.Concurrency, 16)
 	o.Max = min(orDefault(o.Max, o.Concurrency), mq.MaxBatchMessages)
 	o.Wait = min(orDefault(o.Wait, 20*time.Second), mq.MaxWait)
+	if o.Idle > 0 {
+		o.Wait = min(o.Wait, o.Idle)
+	}
 	o.Lease = orDefault(o.Lease, 30*time.Second)
 	o.Drain = orDefault(o.Drain, 30*time.Second)
 	o.SettleLinger = orDefault(o.SettleLinger, 5*time.Millisecond)
@@ -80,6 +101,7 @@ type Consumer struct {
 	handler Handler
 	options ConsumerOptions
 
+	member  *Member // while Run runs, with Options.Member
 	slots   *semaphore.Weighted
 	settler *settler
 	leases  *leases
@@ -105,6 +127,12 @@ func (k *Consumer) Run(ctx context.Context) error { return k.run(ctx, k.fetch) }
 func (k *Consumer) RunStream(ctx context.Context) error { return k.run(ctx, k.subscribe) }
 
 func (k *Consumer) run(ctx context.Context, take func(context.Context, func(Delivery)) error) error {
+	if err := k.join(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
 	work, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer giveUp(nil)
 	var handlers, helpers sync.WaitGroup
@@ -119,6 +147,7 @@ func (k *Consumer) run(ctx context.Context, take func(context.Context, func(Deli
 		})
 	})
 
+	k.leave(work)
 	patience := time.AfterFunc(k.options.Drain, func() { giveUp(fmt.Errorf("client: the consumer stops: %w", context.Canceled)) })
 	handlers.Wait()
 	patience.Stop()
@@ -131,6 +160,7 @@ func (k *Consumer) run(ctx context.Context, take func(context.Context, func(Deli
 // fetch receives as many messages as handlers are free until ctx ends or the error is final.
 func (k *Consumer) fetch(ctx context.Context, start func(Delivery)) error {
 	pauses := k.client.retry.pauses()
+	last := time.Now() // when something was there
 	for {
 		if k.slots.Acquire(ctx, 1) != nil {
 			return nil
@@ -139,10 +169,18 @@ func (k *Consumer) fetch(ctx context.Context, start func(Delivery)) error {
 		for free < k.options.Max && k.slots.TryAcquire(1) {
 			free++
 		}
-		got, err := k.client.Receive(ctx, k.topic, k.group, api.ReceiveRequest{Max: free,
-			Wait: api.Duration(k.options.Wait), Lease: api.Duration(k.options.Lease), Consumer: k.options.Name})
+		request := api.ReceiveRequest{Max: free, Wait: api.Duration(k.options.Wait), Lease: api.Duration(k.options.Lease), Consumer: k.options.Name}
+		if k.member != nil {
+			request.Member = k.member.Name()
+		}
+		got, err := k.client.Receive(ctx, k.topic, k.group, request)
 		got = got[:min(len(got), free)]
 		k.slots.Release(int64(free - len(got)))
+		if k.slots.TryAcquire(int64(k.options.Concurrency)) { // nothing came, and no handler runs
+			k.slots.Release(int64(k.options.Concurrency))
+		} else {
+			last = time.Now()
+		}
 		for _, d := range got {
 			start(d)
 		}
@@ -151,6 +189,14 @@ func (k *Consumer) fetch(ctx context.Context, start func(Delivery)) error {
 			return nil
 		case err == nil:
 			pauses.Reset()
+			if k.options.Idle > 0 && time.Since(last) >= k.options.Idle {
+				return nil
+			}
+		case k.member != nil && IsNotMember(err):
+			k.member.Lost()
+			if !sleep(ctx, pauses.NextBackOff()) {
+				return nil
+			}
 		case final4xx(err):
 			return err
 		default:
@@ -165,6 +211,23 @@ func (k *Consumer) fetch(ctx context.Context, start func(Delivery)) error {
 // subscribe takes messages from a stream until ctx ends or the error is final.
 func (k *Consumer) subscribe(ctx context.Context, start func(Delivery)) error {
 	o := SubscribeOptions{MaxInFlight: min(k.options.Concurrency, mq.MaxBatchMessages), Lease: k.options.Lease, Name: k.options.Name}
+	if k.member != nil {
+		o.Member = k.member.Name()
+	}
+	pauses := k.client.retry.pauses()
+	for ctx.Err() == nil {
+		err := k.stream(ctx, o, start)
+		if k.member == nil || !IsNotMember(err) {
+			return err
+		}
+		k.member.Lost()
+		sleep(ctx, pauses.NextBackOff())
+	}
+	return nil
+}
+
+// stream is one subscription.
+func (k *Consumer) stream(ctx context.Context, o SubscribeOptions, start func(Delivery)) error {
 	for d, err := range k.client.Subscribe(ctx, k.topic, k.group, o) {
 		if err != nil {
 			return err
@@ -173,6 +236,26 @@ func (k *Consumer) subscribe(ctx context.Context, start func(Delivery)) error {
 		start(d)
 	}
 	return nil
+}
+
+// join makes the consumer a member, if it is to be one.
+func (k *Consumer) join(ctx context.Context) (err error) {
+	o := k.options.Member
+	if o == nil {
+		return nil
+	}
+	k.member, err = k.client.Member(ctx, k.topic, k.group, api.JoinInput{Name: o.Name, Zone: o.Zone, TTL: api.Duration(o.TTL)}, o.OnAssignment)
+	return err
+}
+
+// leave ends the membership before the handlers are waited for: others go on with the partitions meanwhile.
+func (k *Consumer) leave(ctx context.Context) {
+	if k.member == nil {
+		return
+	}
+	if err := k.member.Leave(ctx); err != nil {
+		k.client.log.Warn("the group was not left; the member expires", "topic", k.topic, "group", k.group, "member", k.member.Name(), "err", err)
+	}
 }
 
 // final4xx says whether the same receive can never succeed.

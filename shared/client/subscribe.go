@@ -28,6 +28,8 @@ type SubscribeOptions struct {
 	Name string
 	// Partitions are those to take from; nil: all.
 	Partitions []uint32
+	// Member is who subscribes in an assigned group; it must have joined. A Consumer with Member does that.
+	Member string
 }
 
 func (o *SubscribeOptions) path(topic, group string) string {
@@ -40,6 +42,9 @@ func (o *SubscribeOptions) path(topic, group string) string {
 	}
 	if o.Name != "" {
 		q.Set("consumer", o.Name)
+	}
+	if o.Member != "" {
+		q.Set("member", o.Member)
 	}
 	if len(o.Partitions) > 0 {
 		var b []byte

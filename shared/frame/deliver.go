@@ -19,6 +19,10 @@ type Receive struct {
 	Handover uint64
 	// Account is whose credit the leases use up, a number of the gateway; the leader tells Freed when they end. 0 for nobody's.
 	Account uint64
+	// Member is who receives in a group whose partitions have owners, "" in others; Generation is the assignment by
+	// which the gateway takes it for the partition's owner.
+	Member     string
+	Generation uint64
 }
 
 // AppendTo appends the frame's body.
@@ -30,14 +34,17 @@ func (f *Receive) AppendTo(b []byte) []byte {
 	b = binary.AppendVarint(b, f.Lease)
 	b = mq.AppendBytes(b, f.Consumer)
 	b = binary.AppendUvarint(b, f.Handover)
-	return binary.AppendUvarint(b, f.Account)
+	b = binary.AppendUvarint(b, f.Account)
+	b = mq.AppendBytes(b, f.Member)
+	return binary.AppendUvarint(b, f.Generation)
 }
 
 // Parse reads the frame's body.
 func (f *Receive) Parse(b []byte) error {
 	r := mq.NewReader(b)
 	*f = Receive{Partition: r.Partition(), Group: mq.GroupID(r.Uvarint()), Max: r.Uint32(), MaxBytes: r.Uint32(),
-		Lease: r.Varint(), Consumer: r.String(), Handover: r.Uvarint(), Account: r.Uvarint()}
+		Lease: r.Varint(), Consumer: r.String(), Handover: r.Uvarint(), Account: r.Uvarint(),
+		Member: r.String(), Generation: r.Uvarint()}
 	return r.Err()
 }
 

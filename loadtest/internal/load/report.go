@@ -30,6 +30,7 @@ type Report struct {
 	Failed      map[string]int64   `json:"failed,omitempty"`
 	CPU         float64            `json:"server_cores,omitempty"` // CPU time of --pid per second
 	Check       *checker.Report    `json:"check,omitempty"`
+	Rebalance   []Rebalanced       `json:"rebalance,omitempty"`
 	Incomplete  bool               `json:"incomplete,omitempty"` // messages were left that nobody acknowledged
 	Notes       []string           `json:"notes,omitempty"`
 }
@@ -82,6 +83,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 		for _, code := range codes {
 			fmt.Fprintf(&b, "  %-30s %9d\n", code, r.Failed[code])
 		}
+	}
+	if len(r.Rebalance) > 0 {
+		writeRebalance(&b, r.Rebalance)
 	}
 	if r.Check != nil {
 		writeCheck(&b, r.Check)

@@ -47,7 +47,8 @@ type Grant struct {
 	LeaseUntil int64  // Unix nanoseconds
 	// Runs are in the order in which they are to be handed out: by lane, within one by offset. None: see Why.
 	Runs []Run
-	// MustCommit says that some attempt is not the first: the records must commit before the hand-over.
+	// MustCommit says that the records must commit before the hand-over: some attempt is not the first, or the
+	// partition has an owner and so may change hands (see ByMembers).
 	MustCommit bool
 	Why        Why
 }
@@ -88,6 +89,7 @@ func (m *Machine) Receive(now int64, r ReceiveRequest) (Grant, error) {
 	d := delivered{group: g.ID, generation: g.generation, segment: m.segment, now: now, lease: lease,
 		counter: m.counter + 1, consumer: cut(r.Consumer, mq.MaxConsumerBytes)}
 	out.Runs, out.MustCommit = m.pick(g, n)
+	out.MustCommit = out.MustCommit || mq.ByMembers(g.Settings.Mode)
 	if len(out.Runs) == 0 {
 		if m.full {
 			out.Why = WhyFull

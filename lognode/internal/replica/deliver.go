@@ -33,6 +33,9 @@ func (p *Partition) Receive(stream uint64, r frame.Receive, reply Reply) {
 
 func (p *Partition) receive(r receiving) {
 	p.serve(r.reply.fail, func(l *leadership) {
+		if l.machine.ByMembers(r.Group) && !p.admit(r) {
+			return
+		}
 		now := time.Now()
 		l.uses[r.Group] = now
 		g, err := l.machine.Receive(now.UnixNano(), delivery.ReceiveRequest{Group: r.Group, Max: int(r.take), Lease: r.Lease,

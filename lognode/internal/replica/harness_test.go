@@ -34,6 +34,11 @@ type world struct {
 	topic  mq.TopicSettings
 	force  meta.Force
 	broken error // what reading the chain fails with
+
+	owner      string // of the partition, in every group
+	generation uint64
+	changed    chan struct{} // nil until somebody waits
+	asked      chan struct{} // if not nil, closed when somebody begins to wait
 }
 
 func (w *world) Topic(mq.TopicID) (meta.Topic, bool) { return meta.Topic{Settings: w.topic}, true }

@@ -54,6 +54,10 @@ type Chain interface {
 	// Groups are the topic's groups, and Topic the topic, as the node's view has them.
 	Groups(t mq.TopicID) []meta.Group
 	Topic(t mq.TopicID) (meta.Topic, bool)
+	// Owner is who owns a partition of a group with members, by the newest generation that the node's view has, and
+	// Assignment the whole of it with a channel that is closed when there is a newer one.
+	Owner(g mq.GroupID, partition uint32) (owner string, generation uint64)
+	Assignment(g mq.GroupID) (meta.Assignment, <-chan struct{})
 }
 
 // Env is what all partitions of a node share.
@@ -118,7 +122,9 @@ type Partition struct {
 	pushes map[uint64]Push // ways to the gateways whose accounts lease here, by stream
 	// retaining: the chain is being shortened in etcd.
 	retaining bool
-	fault     string // an invariant was broken: the partition stopped here
+	// catching are the receives that wait for the node's view to show an assignment that their gateway has seen.
+	catching int
+	fault    string // an invariant was broken: the partition stopped here
 }
 
 // New starts the partition's goroutine; Close ends it.

@@ -24,12 +24,19 @@ type consumeCmd struct {
 	FromTime  string        `help:"Read from a time (RFC 3339)."`
 	ToTime    string        `help:"Read to a time (RFC 3339)."`
 	Raw       bool          `help:"Print values alone, a line each."`
+	Member    string        `help:"Join the group, which is assigned, under this name."`
+	Exec      string        `help:"Run this command per message, value on stdin, MQ_ variables; exit 0 acknowledges it."`
+	// Concurrency is for --exec alone.
+	Concurrency int `default:"1" help:"Commands that --exec runs at once."`
 }
 
 func (c *consumeCmd) Run(s *session) error {
 	p := s.printer(c.Raw)
 	if c.Group == "" && c.Stream {
 		return wrongUsage("--stream needs --group")
+	}
+	if c.Group == "" && (c.Member != "" || c.Exec != "") {
+		return wrongUsage("--member and --exec are for consuming with --group")
 	}
 	if c.Group == "" {
 		o, err := c.range_()
@@ -41,7 +48,14 @@ func (c *consumeCmd) Run(s *session) error {
 	if c.From != "" || c.To != "" || c.FromTime != "" || c.ToTime != "" || c.Partition != nil {
 		return wrongUsage("--from, --to, --from-time, --to-time and --partition are for reading without --group")
 	}
-	if c.Stream {
+	switch {
+	case c.Exec != "" && (!c.Ack || c.Raw || c.Stream):
+		return wrongUsage("with --exec the command's exit status acknowledges, and only it prints; --stream is without")
+	case c.Concurrency < 1 || c.Concurrency > 1000:
+		return wrongUsage("--concurrency must be 1 to 1000")
+	case c.Exec != "":
+		return c.execute(s)
+	case c.Stream:
 		return c.stream(s, p)
 	}
 	return c.receive(s, p)
@@ -73,8 +87,16 @@ func pageLength(n int) int {
 
 // receive consumes with the group. A signal ends it after what was received is printed and acknowledged.
 func (c *consumeCmd) receive(s *session, p *printer) error {
+	member, leave, err := c.join(s)
+	if err != nil {
+		return interruptedIsFine(s, err)
+	}
+	defer leave()
 	for left := c.Max; s.ctx.Err() == nil && (c.Max == 0 || left > 0); {
-		request := api.ReceiveRequest{Max: 100, Wait: api.Duration(time.Second), Lease: api.Duration(c.Lease), Consumer: "splashdam-cli"}
+		request := api.ReceiveRequest{Max: 100, Wait: api.Duration(time.Second), Lease: api.Duration(c.Lease), Consumer: consumerName}
+		if member != nil {
+			request.Member, request.Consumer = c.Member, ""
+		}
 		if c.Follow {
 			request.Wait = api.Duration(20 * time.Second)
 		}
@@ -82,6 +104,11 @@ func (c *consumeCmd) receive(s *session, p *printer) error {
 			request.Max = min(request.Max, left)
 		}
 		got, err := s.client.Receive(s.ctx, c.Topic, c.Group, request)
+		if err != nil && member != nil && client.IsNotMember(err) {
+			member.Lost() // it joins again
+			s.wait(100 * time.Millisecond)
+			continue
+		}
 		if err != nil && c.Follow && passes(err) {
 			fmt.Fprintf(s.err, "%v; trying again\n", err)
 			s.wait(time.Second)
@@ -112,7 +139,12 @@ func (c *consumeCmd) receive(s *session, p *printer) error {
 
 // stream consumes with the group over a stream, message by message.
 func (c *consumeCmd) stream(s *session, p *printer) error {
-	o := client.SubscribeOptions{Lease: c.Lease, Name: "splashdam-cli", MaxInFlight: pageLength(c.Max)}
+	_, leave, err := c.join(s)
+	if err != nil {
+		return interruptedIsFine(s, err)
+	}
+	defer leave()
+	o := client.SubscribeOptions{Lease: c.Lease, Name: consumerName, MaxInFlight: pageLength(c.Max), Member: c.Member}
 	n := 0
 	for d, err := range s.client.Subscribe(s.ctx, c.Topic, c.Group, o) {
 		if err != nil {

@@ -21,6 +21,7 @@ type groupCommands struct {
 	Resume   groupResume   `cmd:"" help:"Go on after a pause."`
 	Delete   groupDelete   `cmd:"" help:"Delete a group with its position."`
 	Messages groupMessages `cmd:"" help:"List what a group holds."`
+	Members  groupMembers  `cmd:"" help:"List the members of an assigned group."`
 }
 
 // groupName is the two arguments that name a group.
@@ -47,6 +48,7 @@ func (g *groupName) showPaused(s *session, paused bool) error {
 }
 
 type groupSettings struct {
+	Mode        *string           `enum:"shared,assigned" help:"Who receives from a partition: ${enum}."`
 	Lease       *api.Duration     `help:"How long a consumer has for a message (30s)."`
 	MaxAttempts *int              `help:"Deliveries before a message is dead; 0 for no limit."`
 	MaxInFlight *int              `help:"Messages out at once, per partition."`
@@ -62,7 +64,7 @@ type groupSettings struct {
 }
 
 func (g *groupSettings) input() (in api.GroupInput, err error) {
-	in = api.GroupInput{Lease: g.Lease, MaxAttempts: g.MaxAttempts, MaxInFlight: g.MaxInFlight}
+	in = api.GroupInput{Mode: g.Mode, Lease: g.Lease, MaxAttempts: g.MaxAttempts, MaxInFlight: g.MaxInFlight}
 	if g.Initial != nil || g.Multiplier != nil || g.Max != nil || g.Jitter != nil {
 		in.Backoff = &api.BackoffInput{Initial: g.Initial, Multiplier: g.Multiplier, Max: g.Max, Jitter: g.Jitter}
 	}
