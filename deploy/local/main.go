@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/deploy/cluster"
+	"github.com/splashdam/splashdam/gateway"
 	"github.com/splashdam/splashdam/shared/metrics"
 )
 
@@ -68,6 +69,8 @@ func parse(args []string, stdout io.Writer) (flags, error) {
 	if set.NArg() > 0 {
 		return f, fmt.Errorf("%q is not a flag (see -help)", set.Arg(0))
 	}
+	// Endpoints to try webhooks with are on this machine; others must not reach it through a gateway that they reach.
+	o.GatewayConfig = func(_ int, cfg *gateway.Config) { cfg.WebhooksAllowPrivate = !o.Insecure }
 	if f.processes {
 		o.Processes = &cluster.Processes{LogLevel: min(f.level, slog.LevelInfo)}
 	}

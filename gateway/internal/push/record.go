@@ -19,18 +19,20 @@ type Record struct {
 	Detail  string // why, or the begin of an answer that refuses
 }
 
-// String is "attempt 3 by gateway-1: 500 in 34ms: out of memory", with "no answer" for a status of 0.
+// String is "500 in 34ms, attempt 3 by gateway-1: out of memory", with "no answer" for a status of 0.
 func (r Record) String() string {
-	status := "no answer"
+	status := noAnswer
 	if r.Status != 0 {
 		status = strconv.Itoa(r.Status)
 	}
-	s := fmt.Sprintf("attempt %d by %s: %s in %s", r.Attempt, r.Gateway, status, round(r.Took))
+	s := fmt.Sprintf("%s in %s, attempt %d by %s", status, round(r.Took), r.Attempt, r.Gateway)
 	if r.Detail != "" {
 		s += ": " + r.Detail
 	}
 	return cutText(s, mq.MaxReasonBytes)
 }
+
+const noAnswer = "no answer"
 
 // round keeps what matters: texts that are alike take less room.
 func round(d time.Duration) time.Duration {
@@ -45,8 +47,19 @@ func round(d time.Duration) time.Duration {
 
 // ParseRecord reads what String wrote; false for any other reason.
 func ParseRecord(s string) (Record, bool) {
-	rest, ok := strings.CutPrefix(s, "attempt ")
+	var r Record
+	status, rest, ok := strings.Cut(s, " in ")
 	if !ok {
+		return Record{}, false
+	}
+	var err error
+	if status != noAnswer {
+		if r.Status, err = strconv.Atoi(status); err != nil || r.Status < 100 || r.Status > 999 {
+			return Record{}, false
+		}
+	}
+	took, rest, ok := strings.Cut(rest, ", attempt ")
+	if r.Took, err = time.ParseDuration(took); !ok || err != nil {
 		return Record{}, false
 	}
 	number, rest, ok := strings.Cut(rest, " by ")
@@ -54,25 +67,9 @@ func ParseRecord(s string) (Record, bool) {
 	if !ok || err != nil {
 		return Record{}, false
 	}
-	r := Record{Attempt: uint32(n)}
-	if r.Gateway, rest, ok = strings.Cut(rest, ": "); !ok {
-		return Record{}, false
-	}
-	status, rest, ok := strings.Cut(rest, " in ")
-	if !ok {
-		return Record{}, false
-	}
-	if status != "no answer" {
-		if r.Status, err = strconv.Atoi(status); err != nil || r.Status < 100 || r.Status > 999 {
-			return Record{}, false
-		}
-	}
-	took, detail, _ := strings.Cut(rest, ": ")
-	if r.Took, err = time.ParseDuration(took); err != nil {
-		return Record{}, false
-	}
-	r.Detail = detail
-	return r, true
+	r.Attempt = uint32(n)
+	r.Gateway, r.Detail, _ = strings.Cut(rest, ": ")
+	return r, r.Gateway != ""
 }
 
 // recordOf makes the record of an answer.

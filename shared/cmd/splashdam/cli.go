@@ -43,6 +43,8 @@ type cli struct {
 	Peek    peekCmd         `cmd:"" help:"Show some messages; nothing is leased."`
 	Group   groupCommands   `cmd:"" help:"Make, change, show and delete groups."`
 	Dead    deadCommands    `cmd:"" help:"Dead letters of a group."`
+	Webhook webhookCommands `cmd:"" help:"Make, watch, test and delete webhooks."`
+	Listen  listenCmd       `cmd:"" help:"Receive, verify and print what a webhook sends, to try it out."`
 	Trace   traceCmd        `cmd:"" help:"Tell a message's life as a timeline."`
 	Ack     ackCmd          `cmd:"" help:"Acknowledge deliveries by their receipts."`
 	Nack    nackCmd         `cmd:"" help:"Give deliveries back as failed attempts."`

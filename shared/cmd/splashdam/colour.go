@@ -42,9 +42,9 @@ func styleOf(word string) style {
 	switch word {
 	case "ready", "acked", "alive", "ACKNOWLEDGED":
 		return styleGood
-	case "opening", "degraded", "deleting", "starting", "paused", "waiting", "leased", "NACKED", "EXPIRED", "REDELIVERED":
+	case "opening", "degraded", "deleting", "starting", "paused", "waiting", "leased", "postponed", "NACKED", "EXPIRED", "REDELIVERED":
 		return styleWarn
-	case "dead", "away", "lost", "DEAD":
+	case "dead", "away", "failed", "disabled", "lost", "DEAD":
 		return styleBad
 	}
 	return stylePlain
