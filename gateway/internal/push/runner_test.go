@@ -171,6 +171,12 @@ func (d *desk) ackedNow() int {
 	return len(d.acked)
 }
 
+func (d *desk) requests() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.sent)
+}
+
 // bubble runs f with an engine in fake time and ends both.
 func bubble(t *testing.T, d *desk, h *Hook, f func(e *Engine)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -194,7 +200,10 @@ func TestSlotsBoundWhatIsUnderWay(t *testing.T) {
 	h.Partitions, h.Total = []uint32{0, 2}, 4 // half of it is this gateway's
 	bubble(t, d, h, func(*Engine) {
 		time.Sleep(10 * time.Second)
-		if n := d.ackedNow(); d.most != 5 || n < 45 || n > 50 {
+		n := d.ackedNow()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.most != 5 || n < 45 || n > 50 {
 			t.Errorf("%d at once, %d taken in 10 s; want 5 and about 50", d.most, n)
 		}
 	})
@@ -287,8 +296,8 @@ func TestRetryAfterHoldsEverythingBack(t *testing.T) {
 	h.Settings.MaxInFlight = 1
 	bubble(t, d, h, func(e *Engine) {
 		time.Sleep(10*time.Minute - time.Second)
-		if len(d.sent) != 1 || e.State(7).Held.IsZero() {
-			t.Errorf("%d requests in ten minutes, state %+v", len(d.sent), e.State(7))
+		if n := d.requests(); n != 1 || e.State(7).Held.IsZero() {
+			t.Errorf("%d requests in ten minutes, state %+v", n, e.State(7))
 		}
 		time.Sleep(time.Minute)
 		if n := d.ackedNow(); n != 5 {
@@ -303,6 +312,7 @@ func TestGoneDisables(t *testing.T) {
 	h.Settings.MaxInFlight = 2
 	bubble(t, d, h, func(e *Engine) {
 		time.Sleep(time.Hour)
+		d.mu.Lock()
 		if n := len(d.sent); d.disabled == "" || n > 2 {
 			t.Errorf("%d requests, disabled because of %q", n, d.disabled)
 		}
@@ -313,7 +323,6 @@ func TestGoneDisables(t *testing.T) {
 		}
 		again := *h // resumed
 		again.Revision++
-		d.mu.Lock()
 		d.answer = func(uint64, uint32) answer { return status(200) }
 		d.mu.Unlock()
 		e.Apply([]*Hook{&again})
@@ -337,8 +346,8 @@ func TestPauseResumeAndLoss(t *testing.T) {
 		paused.Paused = true
 		e.Apply([]*Hook{&paused})
 		time.Sleep(time.Hour)
-		if n := d.ackedNow(); n != 1 || len(d.sent) != 1 {
-			t.Errorf("paused: %d sent, %d taken", len(d.sent), n)
+		if n := d.ackedNow(); n != 1 || d.requests() != 1 {
+			t.Errorf("paused: %d sent, %d taken", d.requests(), n)
 		}
 		resumed := *h
 		e.Apply([]*Hook{&resumed})
