@@ -374,8 +374,11 @@ func TestRebindingLeadsNowhere(t *testing.T) {
 			t.Errorf("answer %+v", a)
 		}
 	}
-	if d.asked < 2 || reached.Load() {
-		t.Errorf("%d questions; the private endpoint was reached: %v", d.asked, reached.Load())
+	d.mu.Lock()
+	asked := d.asked
+	d.mu.Unlock()
+	if asked < 2 || reached.Load() {
+		t.Errorf("%d questions; the private endpoint was reached: %v", asked, reached.Load())
 	}
 	// The same name is dialled where private addresses are allowed: the refusals above are the guard's.
 	open := newSender(&h.Settings, true, d.resolver(t))
