@@ -232,7 +232,9 @@ func TestHostileEndpoints(t *testing.T) {
 				_ = c.Close()
 			}
 		}, 0, "malformed"},
-		{"redirects", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, inside, http.StatusTemporaryRedirect) }, 307, ""},
+		{"redirects", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, inside, http.StatusTemporaryRedirect)
+		}, 307, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
