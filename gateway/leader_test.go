@@ -184,6 +184,11 @@ func (l *leader) frame(s *link.Stream, t frame.Type, id uint64, body []byte, min
 		err = f.Parse(body)
 		p = f.Partition
 		do = func() error { answer = l.settle(&f); return nil }
+	case frame.TypeLeased:
+		var f frame.Leased
+		err = f.Parse(body)
+		p = f.Partition
+		do = func() error { answer = l.leasedUntil(&f); return nil }
 	case frame.TypeReady:
 		var f frame.Ready
 		err = f.Parse(body)
@@ -264,7 +269,8 @@ func (l *leader) receive(f *frame.Receive) (*frame.Received, error) {
 	}
 	x, d := l.part(f.Partition), l.deliveries(f.Partition, f.Group)
 	out := &frame.Received{Generation: 1, Segment: 3, LeaseUntil: 1_800_000_000_000_000_000}
-	for n := uint32(0); n < f.Max; n++ {
+	size := 0
+	for n := uint32(0); n < f.Max && size < int(f.MaxBytes); n++ {
 		var offset uint64
 		switch {
 		case len(d.again) > 0:
@@ -282,6 +288,7 @@ func (l *leader) receive(f *frame.Receive) (*frame.Received, error) {
 		d.out[f.Handover] = append(d.out[f.Handover], offset)
 		out.Runs = append(out.Runs, frame.Run{First: offset, Count: 1, Attempt: d.attempt[offset], Counter: d.counter})
 		out.Chunks = append(out.Chunks, x.chunk(offset))
+		size += len(out.Chunks[len(out.Chunks)-1].Batch)
 	}
 	out.Ready = uint64(len(d.again)) + x.next - d.fresh
 	return out, nil
@@ -312,12 +319,19 @@ func (l *leader) giveBack(f frame.Handover) {
 	if d == nil {
 		return
 	}
+	kept := d.out[f.Handover][:0]
 	for _, o := range d.out[f.Handover] {
+		if len(f.Offsets) > 0 && !slices.Contains(f.Offsets, o) {
+			kept = append(kept, o)
+			continue
+		}
 		d.attempt[o]--
 		delete(d.leased, o)
 		d.again = append(d.again, o)
 	}
-	delete(d.out, f.Handover)
+	if d.out[f.Handover] = kept; len(kept) == 0 {
+		delete(d.out, f.Handover)
+	}
 }
 
 func (l *leader) settle(f *frame.Settle) *frame.Settled {
@@ -344,6 +358,17 @@ func (l *leader) settle(f *frame.Settle) *frame.Settled {
 			delete(d.leased, r.Offset)
 		case it.Outcome == frame.OutcomeExtend:
 			out.Until[i] = 1_800_000_000_000_000_000 + it.Delay
+		}
+	}
+	return out
+}
+
+func (l *leader) leasedUntil(f *frame.Leased) *frame.LeasedUntil {
+	out := &frame.LeasedUntil{Until: make([]int64, len(f.Items))}
+	d := l.deliveries(f.Partition, f.Group)
+	for i, it := range f.Items {
+		if d.leased[it.Offset] && d.fence[it.Offset] == it.Counter {
+			out.Until[i] = 1_800_000_000_000_000_000
 		}
 	}
 	return out
