@@ -28,6 +28,9 @@ import (
 // maxReaders bounds what a node reads from disk or from others at the same time, beside its partitions.
 const maxReaders = 64
 
+// lossPatience is how long a leader looks for what it can't find before it judges whether that is lost.
+const lossPatience = 2 * time.Second
+
 // Node is one log node.
 type Node struct {
 	cfg   Config
@@ -94,7 +97,7 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 	n.wants = newWants(n)
 	n.env = &replica.Env{Log: n.log, Store: n.store, Peers: n.peers, Chain: chain{n.meta, n.view}, Timers: replica.NewTimers(),
 		Cache: &replica.EntryCache{}, Wake: n.wakeGateways, WantSeal: n.wants.seal, Opening: n.wants.opens,
-		Metrics: replica.NewMetrics(reg), SegmentBytes: n.cfg.SegmentBytes, SealHere: (&server{node: n}).Seal, Readers: make(chan struct{}, maxReaders)}
+		Metrics: replica.NewMetrics(reg), SegmentBytes: n.cfg.SegmentBytes, SealHere: (&server{node: n}).Seal, LossPatience: lossPatience, Readers: make(chan struct{}, maxReaders)}
 	for _, info := range n.store.Segments() {
 		n.partition(info.Segment.Partition).Adopt(info)
 	}

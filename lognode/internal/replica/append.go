@@ -242,8 +242,9 @@ func (p *Partition) give(l *leadership) {
 	id := l.seg.Segment().ID
 	for l.given < len(l.own) {
 		e := l.own[l.given]
+		w := written{e.at, e.next, e.data, p.copies[id].tries}
 		err := p.env.Store.Append(store.Append{Segment: id, At: e.at, Next: e.next, Data: e.data, Done: func(err error) {
-			p.post(func() { p.durable(id, e.at, e.next, e.data, err) })
+			p.post(func() { p.durable(id, w, err) })
 		}})
 		switch {
 		case err == nil:
@@ -275,10 +276,15 @@ func (p *Partition) giveLater(l *leadership) {
 
 // refused is the store's later word that it had no room for an entry it had queued: that one and those behind
 // it, which are refused in turn, are offered again.
-func (p *Partition) refused(l *leadership, at mq.Position) {
+func (p *Partition) refused(l *leadership, w written) {
+	h := p.copies[l.seg.Segment().ID]
+	if w.try != h.tries {
+		return // of a try before this one
+	}
 	for i, e := range l.own[:l.given] {
-		if e.at == at {
+		if e.at == w.at {
 			l.given = i
+			h.tries++
 			p.giveLater(l)
 			return
 		}

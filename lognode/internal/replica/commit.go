@@ -12,31 +12,39 @@ import (
 // feedBytes is how much a follower that fell behind is sent from the store at a time.
 const feedBytes = 2 << 20
 
-// durable is the store's word about the entry at a position: with no error everything up to next is on this
-// disk, as the leader's own acknowledgement, or as a follower's to its leader.
-func (p *Partition) durable(id mq.SegmentID, at, next mq.Position, data []byte, err error) {
+// written is an entry that was given to the store, in which try of its copy: a refusal takes back all that was given
+// behind it, and the refusals of those may come when they have been given again.
+type written struct {
+	at, next mq.Position
+	data     []byte
+	try      uint64
+}
+
+// durable is the store's word about an entry: with no error everything up to it is on this disk, as the leader's own
+// acknowledgement, or as a follower's to its leader.
+func (p *Partition) durable(id mq.SegmentID, w written, err error) {
 	l := p.lead
 	leads := l != nil && l.seg.Segment().ID == id
 	if err != nil {
 		switch h := p.copies[id]; {
 		case leads && full(err):
-			p.refused(l, at)
+			p.refused(l, w)
 		case leads:
 			p.diskFailed(l, err)
 		case h != nil:
-			p.notWritten(h, at, err)
+			p.notWritten(h, w, err)
 		}
 		return
 	}
 	if h := p.copies[id]; h != nil {
-		p.copyDurable(h, next)
-		p.index(h, data)
+		p.copyDurable(h, w.next)
+		p.index(h, w.data)
 	}
 	if !leads || p.lead != l {
 		return
 	}
 	n := 0
-	for n < len(l.own) && !next.Before(l.own[n].next) {
+	for n < len(l.own) && !w.next.Before(l.own[n].next) {
 		l.ownBytes -= len(l.own[n].data)
 		l.own[n].data = nil
 		n++
@@ -45,7 +53,7 @@ func (p *Partition) durable(id mq.SegmentID, at, next mq.Position, data []byte, 
 	if l.own = l.own[n:]; len(l.own) == 0 {
 		l.own = nil
 	}
-	p.acked(l, l.seg.Self(), next)
+	p.acked(l, l.seg.Self(), w.next)
 	p.feedAll(l)
 }
 

@@ -33,6 +33,10 @@ func (p *Partition) Receive(stream uint64, r frame.Receive, reply Reply) {
 
 func (p *Partition) receive(r receiving) {
 	p.serve(r.reply.fail, func(l *leadership) {
+		if l.seg.Sealed() { // nothing that is decided here can commit any more; the next leader may be at work
+			r.reply.fail(mqerr.New(mqerr.NotLeader, "the leader's segment is sealed, and the next one not known here yet"))
+			return
+		}
 		if l.machine.ByMembers(r.Group) && !p.admit(r) {
 			return
 		}
@@ -238,7 +242,7 @@ func (p *Partition) Ready(groups []mq.GroupID, answer func([]frame.ReadyCount)) 
 			switch {
 			case err != nil:
 				out[i].Code = mqerr.Of(err).Code
-			case l.serving:
+			case l.serving && !l.seg.Sealed():
 				out[i].Code, out[i].Count = mqerr.OK, uint64(l.machine.Ready(g))
 			}
 		}

@@ -18,6 +18,8 @@ type held struct {
 	ack func(frame.Ack)
 	// settled are those who wait for everything given to the disk to be durable: a seal, a copy.
 	settled []func()
+	// tries is how often entries were taken back that the store had no room for.
+	tries uint64
 	// ended: the decided end is on disk, so that the store takes copies up to it; ending are those who wait for that.
 	ended  bool
 	ending []func()
@@ -79,24 +81,28 @@ func (p *Partition) Offer(from mq.Incarnation, id mq.SegmentID, entries []mq.Ent
 
 // write gives an entry to the store.
 func (p *Partition) write(h *held, e *mq.Entry, raw []byte) {
-	id, at, next := h.copy.Segment().ID, e.At, e.Next()
-	err := p.env.Store.Append(store.Append{Segment: id, At: at, Next: next, Data: raw, Done: func(err error) {
-		p.post(func() { p.durable(id, at, next, raw, err) })
+	id, w := h.copy.Segment().ID, written{e.At, e.Next(), raw, h.tries}
+	err := p.env.Store.Append(store.Append{Segment: id, At: w.at, Next: w.next, Data: raw, Done: func(err error) {
+		p.post(func() { p.durable(id, w, err) })
 	}})
 	if err != nil {
-		p.notWritten(h, at, err)
+		p.notWritten(h, w, err)
 	}
 }
 
 // notWritten takes the queue back to an entry that the store had no room for: it is as if it and the ones
 // behind it had not come, and the leader is told to send from there.
-func (p *Partition) notWritten(h *held, at mq.Position, err error) {
+func (p *Partition) notWritten(h *held, w written, err error) {
+	if w.try != h.tries {
+		return // of a try before this one
+	}
 	if !full(err) {
 		p.log.Error("an entry could not be made durable", "segment", h.copy.Segment().ID, "err", err)
 	}
-	if !h.copy.Unqueue(at) {
+	if !h.copy.Unqueue(w.at) {
 		return
 	}
+	h.tries++
 	if ack := h.ack; ack != nil && full(err) {
 		time.AfterFunc(retryGive, func() {
 			p.post(func() {

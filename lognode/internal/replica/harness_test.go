@@ -33,6 +33,7 @@ type world struct {
 	groups []meta.Group
 	topic  mq.TopicSettings
 	force  meta.Force
+	judged chan struct{} // sent to when a leader begins to judge what is lost
 	broken error // what reading the chain fails with
 
 	owner      string // of the partition, in every group
@@ -61,7 +62,13 @@ func (w *world) Chain(context.Context, mq.PartitionID) (mq.Head, []mq.Segment, e
 	return w.head, append([]mq.Segment(nil), w.sealed...), w.broken
 }
 
-func (w *world) GetForce(context.Context, mq.PartitionID) (meta.Force, error) { return w.force, nil }
+func (w *world) GetForce(context.Context, mq.PartitionID) (meta.Force, error) {
+	select {
+	case w.judged <- struct{}{}:
+	default:
+	}
+	return w.force, nil
+}
 
 func (w *world) RecordLost(_ context.Context, h mq.Head, s mq.Segment, held mq.Position, by meta.Force) (mq.Head, error) {
 	w.mu.Lock()

@@ -133,6 +133,10 @@ func (p *Partition) resign(cause error, end *mq.Position) {
 	p.lead = nil
 	p.close(l)
 	p.env.Timers.Forget(p) // of the machine that ends here; over a roll it lives on, and so do its timers
+	if h := p.copies[l.seg.Segment().ID]; h != nil && l.given < len(l.own) && h.copy.Unqueue(l.own[l.given].at) {
+		h.tries++ // what the store had no room for will not be offered again: nobody is to wait for it
+		p.settle(h)
+	}
 	for _, b := range l.batches {
 		p.env.Waiting.Add(-int64(len(b.body)))
 		b.reply.fail(cause)

@@ -193,7 +193,7 @@ func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.M
 			err = p.loadKeys(ctx, &o)
 		}
 	}
-	if err != nil && ctx.Err() == nil && time.Since(l.began) > lossPatience {
+	if err != nil && ctx.Err() == nil && time.Since(l.began) > p.env.LossPatience {
 		if judged := x.lost(ctx, head, chain); judged != nil {
 			err = fmt.Errorf("%w; %w", err, judged)
 		}

@@ -13,9 +13,6 @@ import (
 	"github.com/splashdam/splashdam/shared/mqpb"
 )
 
-// lossPatience is how long a leader looks for the end of the last segment before it judges whether that is lost.
-const lossPatience = 2 * time.Second
-
 // Follows says whether this store may answer somebody who acts for a segment of a partition: it has not seen a later
 // one named (rule R7). Nil is somebody who acts for none, like a controller.
 func (e *Env) Follows(f *mqpb.Named) bool {
