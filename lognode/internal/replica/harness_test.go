@@ -34,7 +34,7 @@ type world struct {
 	topic  mq.TopicSettings
 	force  meta.Force
 	judged chan struct{} // sent to when a leader begins to judge what is lost
-	broken error // what reading the chain fails with
+	broken error         // what reading the chain fails with
 
 	owner      string // of the partition, in every group
 	generation uint64
