@@ -21,6 +21,7 @@ func TestModesAgainstABroker(t *testing.T) {
 		"batch":     func(o Options) mode { return &Publish{Options: o, Batch: 10, Keys: 3} },
 		"open loop": func(o Options) mode { return &Publish{Options: o, Batch: 2, Rate: 1000} },
 		"ndjson":    func(o Options) mode { return &NDJSON{Options: o, Window: 16} },
+		"streams":   func(o Options) mode { return &Streams{Options: o, Kind: "longpoll", Group: "g", Rate: 500, Credit: 10} },
 		"longpolls": func(o Options) mode { return &LongPolls{Options: o, Group: "g", Wait: 10 * time.Millisecond} },
 	} {
 		t.Run(name, func(t *testing.T) {
