@@ -98,11 +98,16 @@ func (b *Builder) Full() bool {
 	if b.bytes >= partBytes {
 		return true
 	}
+	return b.memory() >= partMemory
+}
+
+// memory is about how many bytes the part takes while it grows.
+func (b *Builder) memory() int {
 	n := 0
 	for _, s := range b.sections {
 		n += s.memory()
 	}
-	return n >= partMemory
+	return n
 }
 
 // Encode is the part as it is now; nil without entries.

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -17,8 +18,11 @@ import (
 
 // BenchmarkAppend measures a leader on a real store with fsync: how many messages of 100 bytes become durable.
 func BenchmarkAppend(b *testing.B) {
-	for _, c := range []struct{ batch, inFlight int }{{1, 64}, {1000, 8}} {
-		b.Run(fmt.Sprintf("batch_%d_inflight_%d", c.batch, c.inFlight), func(b *testing.B) {
+	for _, c := range []struct {
+		batch, inFlight int
+		keys            string
+	}{{1, 64, ""}, {1000, 8, ""}, {1, 64, "_keyed"}, {1000, 8, "_keyed"}} {
+		b.Run(fmt.Sprintf("batch_%d_inflight_%d%s", c.batch, c.inFlight, c.keys), func(b *testing.B) {
 			cfg := store.DefaultConfig(b.TempDir())
 			cfg.BallastBytes = 0
 			s, err := store.Open(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
@@ -44,6 +48,10 @@ func BenchmarkAppend(b *testing.B) {
 				values = append(values, strings.Repeat("x", 100))
 			}
 			body, n := batchOf(values...)
+			next := func(int) []byte { return body }
+			if c.keys != "" {
+				next = freshKeys(c.batch)
+			}
 			slots := make(chan struct{}, c.inFlight)
 			var failed atomic.Int64
 			reply := func(t frame.Type, _ link.Encoder) {
@@ -53,9 +61,9 @@ func BenchmarkAppend(b *testing.B) {
 				<-slots
 			}
 			b.ResetTimer()
-			for range b.N {
+			for i := range b.N {
 				slots <- struct{}{}
-				p.Append(body, n, reply)
+				p.Append(next(i), n, reply)
 			}
 			for range c.inFlight {
 				slots <- struct{}{}
@@ -71,5 +79,23 @@ func BenchmarkAppend(b *testing.B) {
 				b.Fatal(err)
 			}
 		})
+	}
+}
+
+// freshKeys gives batches of n messages of 100 bytes, each with an idempotency key that did not come before.
+func freshKeys(n int) func(i int) []byte {
+	var build mq.BatchBuilder
+	for range n {
+		build.Add(&mq.Message{Value: make([]byte, 100), Lane: mq.LaneNormal, Idempotency: [16]byte{15: 1}})
+	}
+	template := build.AppendTo(nil, "producer", "gateway", mq.CodecNone, nil)
+	const indexed = 1 + 1 + 16 + 8 // flags, length, key, content
+	index := len(template) - n*(100+indexed)
+	return func(i int) []byte {
+		body := append([]byte(nil), template...)
+		for m := range n {
+			binary.LittleEndian.PutUint64(body[index+m*indexed+2:], uint64(i*n+m)*0x9E3779B97F4A7C15)
+		}
+		return body
 	}
 }
