@@ -229,6 +229,47 @@ func TestPartThatGrowsNamesTheSame(t *testing.T) {
 	})
 }
 
+// TestMuseum33ATraceReadsFewBlocks: what is about a message far behind the tail is found without a look at what lies
+// between.
+func TestMuseum33ATraceReadsFewBlocks(t *testing.T) {
+	const rounds, batch = 90, 100 // within max_in_flight
+	m := delivery.New(mq.PartitionID{Topic: 1})
+	m.Lead(1, 1)
+	if err := m.EnsureGroup(1, delivery.GroupConfig{ID: 1, Name: "g", Version: 1, Settings: mq.DefaultGroupSettings()}); err != nil {
+		t.Fatal(err)
+	}
+	var build mq.BatchBuilder
+	for range batch {
+		build.Add(&mq.Message{Lane: mq.LaneNormal})
+	}
+	b, f, at := NewBuilder(1, mq.Position{}), New(1, mq.Position{}, nil), mq.Position{}
+	for now := range int64(rounds) {
+		e := mq.Entry{Segment: 1, At: at, Stamp: now, Count: batch, Records: mq.AppendRecord(m.TakeRecords(nil), mq.KindMessages, build.AppendTo(nil, "", "", mq.CodecNone, nil))}
+		if err := b.Add(&e, blockBytes); err != nil { // a block each
+			t.Fatal(err)
+		}
+		at = e.Next()
+		m.Commit(at.Offset)
+		if _, err := m.Receive(now, delivery.ReceiveRequest{Group: 1, Max: batch}); err != nil {
+			t.Fatal(err)
+		}
+		if now%40 == 39 && !f.TakeBytes(b.Next()) {
+			t.Fatal("not taken")
+		}
+	}
+	if !f.TakeBytes(b.Next()) {
+		t.Fatal("not taken")
+	}
+	for offset := uint64(0); offset < (rounds-1)*batch; offset += 77 {
+		spans, err := f.Naming(offset)
+		// Delivered by the entry after its own, which is a block of 100 messages.
+		want := []Span{{mq.Position{Offset: (offset/batch + 1) * batch}, mq.Position{Offset: (offset/batch + 2) * batch}}}
+		if err != nil || !slices.Equal(spans, want) {
+			t.Fatalf("offset %d: %v %v, want %v", offset, spans, err, want)
+		}
+	}
+}
+
 // A record of a kind that is not known may be about anything.
 func TestUnknownRecordNamesEverything(t *testing.T) {
 	b := NewBuilder(1, mq.Position{})

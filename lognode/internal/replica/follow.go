@@ -25,6 +25,8 @@ type held struct {
 	ending []func()
 	// index derives the footer as entries become durable; nil where it can't, and for a segment that is indexed whole.
 	index *indexing
+	// late is set for a copy that had entries when this process began: see Partition.catchUp.
+	late *lateEntries
 }
 
 // Adopt takes up a segment that the store holds: at start, or after Create.
@@ -37,6 +39,8 @@ func (p *Partition) Adopt(info store.SegmentInfo) {
 			copy: segment.NewReplica(info.Segment, info.Tail, info.Last, info.SealFlag, info.End)}
 		if info.Tail == info.Segment.Base {
 			h.index = newIndexing(&info.Segment)
+		} else if !info.SealFlag {
+			h.late = &lateEntries{}
 		}
 		p.copies[info.Segment.ID] = h
 		p.lookForLead()

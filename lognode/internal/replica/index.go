@@ -19,14 +19,15 @@ type indexing struct {
 	writing bool
 }
 
-// newIndexing is for a copy that has no entries yet. One that had some when this process began is indexed after its
-// seal (Partition.DeriveFooter).
+// newIndexing is for a copy that has no entries yet. One that had some when this process began catches up if more come,
+// and is indexed after its seal (Partition.DeriveFooter) if none do.
 func newIndexing(s *mq.Segment) *indexing { return &indexing{b: footer.NewBuilder(s.ID, s.Base)} }
 
 // index takes a durable entry. What goes wrong costs the help that a footer is, and nothing else.
 func (p *Partition) index(h *held, data []byte) {
 	x := h.index
 	if x == nil {
+		p.indexLate(h, data)
 		return
 	}
 	e, err := mq.ParseEntryHeader(data)
