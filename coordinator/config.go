@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,6 +67,9 @@ type Config struct {
 	LeaseTTL time.Duration `name:"lease-ttl" help:"How long a lease outlives its holder." default:"2s"`
 	// RepairAfter is how long a node must be away before other nodes copy the sealed segments that it holds.
 	RepairAfter time.Duration `name:"repair-after" help:"How long a node is away before its data is copied elsewhere." default:"60s"`
+	// RecoverCluster is the id of a cluster whose coordinators lost their data: an empty etcd takes it up, and waits for its metadata to
+	// be rebuilt from what the log nodes hold. It does nothing where that has been done.
+	RecoverCluster string `name:"recover-cluster" help:"Id of a cluster whose coordinators lost their data, to be rebuilt."`
 	// Insecure allows addresses that other machines can reach: this version has no TLS between tiers.
 	Insecure bool `help:"Allow addresses that other machines can reach, without TLS."`
 }
@@ -97,6 +101,9 @@ func (c *Config) Validate() error {
 		}
 		seen[a.addr] = a.field
 	}
+	if id := c.RecoverCluster; id != "" && !isClusterID(id) {
+		errs = append(errs, fmt.Errorf("recover-cluster: an id has 32 hex digits, not %q", id))
+	}
 	if c.RepairAfter < time.Second {
 		errs = append(errs, fmt.Errorf("repair-after: at least 1s, not %s", c.RepairAfter))
 	}
@@ -104,6 +111,11 @@ func (c *Config) Validate() error {
 		errs = append(errs, errors.New("lease-ttl: must be 2s (the least that etcd grants) to 1m"))
 	}
 	return errors.Join(append(errs, c.checkPeers()...)...)
+}
+
+func isClusterID(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == 16
 }
 
 func (c *Config) checkPeers() (errs []error) {

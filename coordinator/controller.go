@@ -73,6 +73,12 @@ func (k *controller) prepare(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
+	if id := k.cfg.RecoverCluster; id != "" {
+		if err := k.store.RecoverCluster(ctx, id); err != nil {
+			k.log.Error("the cluster can't be taken up", "id", id, "err", err)
+			return false
+		}
+	}
 	cluster, err := k.store.EnsureCluster(ctx)
 	if err == nil {
 		err = k.store.EnsureReceiptSecret(ctx)

@@ -22,6 +22,7 @@ func (g *Gateway) operateRoutes() []route {
 		{http.MethodDelete, "/v1/nodes/:node/drain", g.handleUndrain, nil},
 		{http.MethodPost, "/v1/topics/:topic/partitions/:partition/move-leader", g.handleMoveLeader, nil},
 		{http.MethodPost, "/v1/topics/:topic/partitions/:partition/force-recover", g.handleForceRecover, []string{"dry_run"}},
+		{http.MethodPost, "/v1/cluster/rebuild-metadata", g.handleRebuild, []string{"dry_run"}},
 	}
 }
 

@@ -135,7 +135,7 @@ func (s *server) Create(ctx context.Context, req *mqpb.CreateRequest) (*mqpb.Cre
 		r := &mqpb.CreateResult{Segment: uint64(seg.ID), Ok: true}
 		if seg.ReplicaIndex(n.store.Identity().Store) < 0 {
 			r.Ok, r.Reason = false, "this store is not among the replicas"
-		} else if number, revision := n.store.Named(seg.Partition); seg.Number < number || ns.Revision < revision {
+		} else if !n.store.Follows(seg.Partition, seg.Number, ns.Revision) {
 			r.Ok, r.Reason = false, "a later segment of the partition was seen here (R7)"
 		} else {
 			seg.Compared = ns.Revision

@@ -14,12 +14,17 @@ func (n *Node) follow() {
 	seen := map[mq.PartitionID]int64{}
 	for {
 		n.peers.update(n.view.Nodes())
+		var fresh []mq.Head
 		for _, h := range n.view.HeadsOf(n.store.Identity().Store) {
-			if seen[h.Partition] < h.Revision {
+			if seen[h.Partition] < h.Revision && n.follows(&h) {
 				seen[h.Partition] = h.Revision
 				n.partition(h.Partition).SetHead(h)
 				n.toCopy(&h)
+				fresh = append(fresh, h)
 			}
+		}
+		if err := n.store.SetAllNamed(fresh); err != nil {
+			n.log.Error("what etcd named could not be remembered", "err", err)
 		}
 		n.left(seen)
 		select {
@@ -34,6 +39,9 @@ func (n *Node) follow() {
 func (n *Node) left(seen map[mq.PartitionID]int64) {
 	for _, p := range n.all() {
 		if h, ok := n.view.Head(p.ID()); ok && seen[p.ID()] < h.Revision {
+			if !n.follows(&h) {
+				continue
+			}
 			seen[p.ID()] = h.Revision
 			p.SetHead(h)
 		}

@@ -52,7 +52,8 @@ type Node struct {
 	partitions map[mq.PartitionID]*replica.Partition
 	streams    uint64 // the last gateway stream's number
 	repairing  map[mq.SegmentID]bool
-	copies     chan struct{} // capacity 1: a segment is to be copied at once
+	copies     chan struct{}           // capacity 1: a segment is to be copied at once
+	stale      map[mq.PartitionID]bool // of which etcd says less than this store has seen; follow's goroutine owns it
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -69,7 +70,7 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger, reg prometheus.Reg
 		return nil, fmt.Errorf("lognode: %w", err)
 	}
 	n := &Node{cfg: cfg, log: log.With("node", cfg.Name), partitions: map[mq.PartitionID]*replica.Partition{},
-		failed: make(chan error, 1), repairing: map[mq.SegmentID]bool{}, copies: make(chan struct{}, 1)}
+		failed: make(chan error, 1), repairing: map[mq.SegmentID]bool{}, stale: map[mq.PartitionID]bool{}, copies: make(chan struct{}, 1)}
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := n.start(ctx, reg); err != nil {
 		return nil, errors.Join(fmt.Errorf("lognode %s: %w", cfg.Name, err), n.close(context.WithoutCancel(ctx)))
@@ -110,6 +111,7 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 	n.goRun(n.repair)
 	n.goRun(n.deriveFooters)
 	n.goRun(n.copyAtOnce)
+	n.goRun(n.mirror)
 	n.goRun(n.watchStore)
 	if n.standing, err = n.register(ctx); err != nil {
 		return err
@@ -131,7 +133,8 @@ func (n *Node) join(ctx context.Context) error {
 		return fmt.Errorf("the cluster has no name yet: %w", err)
 	}
 	if err := n.store.SetClusterID(n.view.ClusterID()); err != nil {
-		return err
+		return fmt.Errorf("%w; if the coordinators lost their data, start them in empty directories with --recover-cluster %s",
+			err, n.store.ClusterID())
 	}
 	return n.meta.RaiseBoot(ctx, n.store.Identity())
 }

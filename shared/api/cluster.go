@@ -1,5 +1,7 @@
 package api
 
+import "time"
+
 // Cluster is the answer to GET /v1/cluster: what the answering gateway knows from etcd.
 type Cluster struct {
 	ID           string            `json:"id"`
@@ -92,4 +94,20 @@ type ForceReplica struct {
 	Node       string `json:"node"`
 	Answers    bool   `json:"answers"`               // false: it is away, lost what it had, or is damaged
 	NextOffset uint64 `json:"next_offset,omitempty"` // the offset behind the last message that it has
+}
+
+// RebuildAnswer says what was, or would be, rebuilt of the metadata of a cluster whose coordinators lost their data.
+type RebuildAnswer struct {
+	Rebuilt bool     `json:"rebuilt"`
+	Nodes   []string `json:"nodes"` // that were asked: all that are registered
+	// ConfigurationOf is when the newest copy of the configuration on a node was made; absent if none has one. What was
+	// changed after that is lost.
+	ConfigurationOf *time.Time `json:"configuration_of,omitempty"`
+	Topics          int        `json:"topics"`
+	Groups          int        `json:"groups"`
+	Partitions      int        `json:"partitions"`
+	Segments        int        `json:"segments"`
+	Renamed         []string   `json:"renamed,omitempty"`  // topics of which only messages were found: they get these names and default settings
+	LeftOut         []string   `json:"left_out,omitempty"` // segments that do not join the others: retention removed them, or what lay between is lost
+	Lost            []string   `json:"lost,omitempty"`     // what no node that answered holds
 }

@@ -176,6 +176,12 @@ func (c *Client) ForceRecover(ctx context.Context, topic string, partition uint3
 	return fetch[api.ForceRecoverAnswer](ctx, c, http.MethodPost, dryRun(path, dry), req, dry)
 }
 
+// RebuildMetadata rebuilds the metadata of a cluster whose coordinators lost their data. With dry it only says what it
+// would make.
+func (c *Client) RebuildMetadata(ctx context.Context, dry bool) (api.RebuildAnswer, error) {
+	return fetch[api.RebuildAnswer](ctx, c, http.MethodPost, dryRun(pathOf("cluster", "rebuild-metadata"), dry), nil, dry)
+}
+
 // Cluster describes the cluster as the answering gateway sees it.
 func (c *Client) Cluster(ctx context.Context) (api.Cluster, error) {
 	return fetch[api.Cluster](ctx, c, http.MethodGet, pathOf("cluster"), nil, true)

@@ -65,12 +65,15 @@ func (s *Store) CreateTopic(ctx context.Context, name string, settings mq.TopicS
 			return Topic{}, mqerr.New(mqerr.AlreadyExists, "topic %q", name)
 		}
 		var ok bool
-		ok, want.Revision, err = s.commit(ctx, "creating topic "+name, []clientv3.Cmp{unchanged(key, have.Revision)}, clientv3.OpPut(key, value))
+		ok, want.Revision, err = s.commit(ctx, "creating topic "+name, []clientv3.Cmp{unchanged(key, have.Revision), unchanged(keyRecovering, 0)}, clientv3.OpPut(key, value))
 		if ok {
 			return want, nil
 		}
 		if err != nil && ctx.Err() != nil {
 			return Topic{}, err
+		}
+		if waits, err := s.Recovering(ctx); err == nil && waits {
+			return Topic{}, errRecovering()
 		}
 	}
 	return Topic{}, mqerr.New(mqerr.MetadataUnavailable, "creating topic %q: no try in %d came through", name, maxSwaps)

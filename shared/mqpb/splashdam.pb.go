@@ -3883,6 +3883,202 @@ func (x *CopyEntriesResponse) GetReason() string {
 	return ""
 }
 
+type InventoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	After         uint64                 `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InventoryRequest) Reset() {
+	*x = InventoryRequest{}
+	mi := &file_splashdam_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InventoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InventoryRequest) ProtoMessage() {}
+
+func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
+func (*InventoryRequest) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *InventoryRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+type InventoryResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          *Incarnation           `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Segments      []*HeldSegment         `protobuf:"bytes,2,rep,name=segments,proto3" json:"segments,omitempty"` // by id
+	More          bool                   `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	Named         []*Named               `protobuf:"bytes,4,rep,name=named,proto3" json:"named,omitempty"`   // the highest that was seen of each partition; with the first page
+	Mirror        []byte                 `protobuf:"bytes,5,opt,name=mirror,proto3" json:"mirror,omitempty"` // of the configuration, gzipped JSON of meta.Mirror; with the first page, empty if there is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InventoryResponse) Reset() {
+	*x = InventoryResponse{}
+	mi := &file_splashdam_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InventoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InventoryResponse) ProtoMessage() {}
+
+func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
+func (*InventoryResponse) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *InventoryResponse) GetNode() *Incarnation {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *InventoryResponse) GetSegments() []*HeldSegment {
+	if x != nil {
+		return x.Segments
+	}
+	return nil
+}
+
+func (x *InventoryResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *InventoryResponse) GetNamed() []*Named {
+	if x != nil {
+		return x.Named
+	}
+	return nil
+}
+
+func (x *InventoryResponse) GetMirror() []byte {
+	if x != nil {
+		return x.Mirror
+	}
+	return nil
+}
+
+type HeldSegment struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Segment       *Segment               `protobuf:"bytes,1,opt,name=segment,proto3" json:"segment,omitempty"`
+	Tail          *Position              `protobuf:"bytes,2,opt,name=tail,proto3" json:"tail,omitempty"`
+	Ended         bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`
+	End           *Position              `protobuf:"bytes,4,opt,name=end,proto3" json:"end,omitempty"`
+	Damaged       bool                   `protobuf:"varint,5,opt,name=damaged,proto3" json:"damaged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldSegment) Reset() {
+	*x = HeldSegment{}
+	mi := &file_splashdam_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldSegment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldSegment) ProtoMessage() {}
+
+func (x *HeldSegment) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldSegment.ProtoReflect.Descriptor instead.
+func (*HeldSegment) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *HeldSegment) GetSegment() *Segment {
+	if x != nil {
+		return x.Segment
+	}
+	return nil
+}
+
+func (x *HeldSegment) GetTail() *Position {
+	if x != nil {
+		return x.Tail
+	}
+	return nil
+}
+
+func (x *HeldSegment) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *HeldSegment) GetEnd() *Position {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *HeldSegment) GetDamaged() bool {
+	if x != nil {
+		return x.Damaged
+	}
+	return false
+}
+
 var File_splashdam_proto protoreflect.FileDescriptor
 
 const file_splashdam_proto_rawDesc = "" +
@@ -4190,7 +4386,21 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x13CopyEntriesResponse\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x12*\n" +
 	"\x04tail\x18\x02 \x01(\v2\x16.splashdam.v1.PositionR\x04tail\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason2\xdd\v\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"(\n" +
+	"\x10InventoryRequest\x12\x14\n" +
+	"\x05after\x18\x01 \x01(\x04R\x05after\"\xd0\x01\n" +
+	"\x11InventoryResponse\x12-\n" +
+	"\x04node\x18\x01 \x01(\v2\x19.splashdam.v1.IncarnationR\x04node\x125\n" +
+	"\bsegments\x18\x02 \x03(\v2\x19.splashdam.v1.HeldSegmentR\bsegments\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\x12)\n" +
+	"\x05named\x18\x04 \x03(\v2\x13.splashdam.v1.NamedR\x05named\x12\x16\n" +
+	"\x06mirror\x18\x05 \x01(\fR\x06mirror\"\xc4\x01\n" +
+	"\vHeldSegment\x12/\n" +
+	"\asegment\x18\x01 \x01(\v2\x15.splashdam.v1.SegmentR\asegment\x12*\n" +
+	"\x04tail\x18\x02 \x01(\v2\x16.splashdam.v1.PositionR\x04tail\x12\x14\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\x12(\n" +
+	"\x03end\x18\x04 \x01(\v2\x16.splashdam.v1.PositionR\x03end\x12\x18\n" +
+	"\adamaged\x18\x05 \x01(\bR\adamaged2\xab\f\n" +
 	"\aLogNode\x123\n" +
 	"\aGateway\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x120\n" +
 	"\x04Peer\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x12@\n" +
@@ -4210,7 +4420,8 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x05Trace\x12\x1a.splashdam.v1.TraceRequest\x1a\x1b.splashdam.v1.TraceResponse\x12R\n" +
 	"\vSettlements\x12 .splashdam.v1.SettlementsRequest\x1a!.splashdam.v1.SettlementsResponse\x12R\n" +
 	"\vReadSegment\x12 .splashdam.v1.ReadSegmentRequest\x1a!.splashdam.v1.ReadSegmentResponse\x12R\n" +
-	"\vCopyEntries\x12 .splashdam.v1.CopyEntriesRequest\x1a!.splashdam.v1.CopyEntriesResponseB,Z*github.com/splashdam/splashdam/shared/mqpbb\x06proto3"
+	"\vCopyEntries\x12 .splashdam.v1.CopyEntriesRequest\x1a!.splashdam.v1.CopyEntriesResponse\x12L\n" +
+	"\tInventory\x12\x1e.splashdam.v1.InventoryRequest\x1a\x1f.splashdam.v1.InventoryResponseB,Z*github.com/splashdam/splashdam/shared/mqpbb\x06proto3"
 
 var (
 	file_splashdam_proto_rawDescOnce sync.Once
@@ -4224,7 +4435,7 @@ func file_splashdam_proto_rawDescGZIP() []byte {
 	return file_splashdam_proto_rawDescData
 }
 
-var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_splashdam_proto_goTypes = []any{
 	(*Raw)(nil),                      // 0: splashdam.v1.Raw
 	(*Partition)(nil),                // 1: splashdam.v1.Partition
@@ -4283,6 +4494,9 @@ var file_splashdam_proto_goTypes = []any{
 	(*ReadSegmentResponse)(nil),      // 54: splashdam.v1.ReadSegmentResponse
 	(*CopyEntriesRequest)(nil),       // 55: splashdam.v1.CopyEntriesRequest
 	(*CopyEntriesResponse)(nil),      // 56: splashdam.v1.CopyEntriesResponse
+	(*InventoryRequest)(nil),         // 57: splashdam.v1.InventoryRequest
+	(*InventoryResponse)(nil),        // 58: splashdam.v1.InventoryResponse
+	(*HeldSegment)(nil),              // 59: splashdam.v1.HeldSegment
 }
 var file_splashdam_proto_depIdxs = []int32{
 	1,  // 0: splashdam.v1.Segment.partition:type_name -> splashdam.v1.Partition
@@ -4336,49 +4550,57 @@ var file_splashdam_proto_depIdxs = []int32{
 	2,  // 48: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
 	7,  // 49: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
 	2,  // 50: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
-	0,  // 51: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
-	0,  // 52: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
-	6,  // 53: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
-	10, // 54: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
-	12, // 55: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
-	17, // 56: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
-	19, // 57: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
-	22, // 58: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
-	26, // 59: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
-	30, // 60: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
-	32, // 61: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
-	35, // 62: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
-	39, // 63: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
-	41, // 64: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
-	44, // 65: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
-	46, // 66: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
-	50, // 67: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
-	53, // 68: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
-	55, // 69: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
-	0,  // 70: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
-	0,  // 71: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
-	8,  // 72: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
-	11, // 73: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
-	14, // 74: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
-	18, // 75: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
-	20, // 76: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
-	23, // 77: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
-	27, // 78: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
-	31, // 79: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
-	33, // 80: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
-	36, // 81: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
-	40, // 82: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
-	42, // 83: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
-	45, // 84: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
-	47, // 85: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
-	51, // 86: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
-	54, // 87: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
-	56, // 88: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
-	70, // [70:89] is the sub-list for method output_type
-	51, // [51:70] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	3,  // 51: splashdam.v1.InventoryResponse.node:type_name -> splashdam.v1.Incarnation
+	59, // 52: splashdam.v1.InventoryResponse.segments:type_name -> splashdam.v1.HeldSegment
+	7,  // 53: splashdam.v1.InventoryResponse.named:type_name -> splashdam.v1.Named
+	5,  // 54: splashdam.v1.HeldSegment.segment:type_name -> splashdam.v1.Segment
+	2,  // 55: splashdam.v1.HeldSegment.tail:type_name -> splashdam.v1.Position
+	2,  // 56: splashdam.v1.HeldSegment.end:type_name -> splashdam.v1.Position
+	0,  // 57: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
+	0,  // 58: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
+	6,  // 59: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
+	10, // 60: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
+	12, // 61: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
+	17, // 62: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
+	19, // 63: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
+	22, // 64: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
+	26, // 65: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
+	30, // 66: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
+	32, // 67: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
+	35, // 68: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
+	39, // 69: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
+	41, // 70: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
+	44, // 71: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
+	46, // 72: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
+	50, // 73: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
+	53, // 74: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
+	55, // 75: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
+	57, // 76: splashdam.v1.LogNode.Inventory:input_type -> splashdam.v1.InventoryRequest
+	0,  // 77: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
+	0,  // 78: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
+	8,  // 79: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
+	11, // 80: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
+	14, // 81: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
+	18, // 82: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
+	20, // 83: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
+	23, // 84: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
+	27, // 85: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
+	31, // 86: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
+	33, // 87: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
+	36, // 88: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
+	40, // 89: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
+	42, // 90: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
+	45, // 91: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
+	47, // 92: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
+	51, // 93: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
+	54, // 94: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
+	56, // 95: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
+	58, // 96: splashdam.v1.LogNode.Inventory:output_type -> splashdam.v1.InventoryResponse
+	77, // [77:97] is the sub-list for method output_type
+	57, // [57:77] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_splashdam_proto_init() }
@@ -4392,7 +4614,7 @@ func file_splashdam_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_splashdam_proto_rawDesc), len(file_splashdam_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   57,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,6 +41,7 @@ const (
 	LogNode_Settlements_FullMethodName      = "/splashdam.v1.LogNode/Settlements"
 	LogNode_ReadSegment_FullMethodName      = "/splashdam.v1.LogNode/ReadSegment"
 	LogNode_CopyEntries_FullMethodName      = "/splashdam.v1.LogNode/CopyEntries"
+	LogNode_Inventory_FullMethodName        = "/splashdam.v1.LogNode/Inventory"
 )
 
 // LogNodeClient is the client API for LogNode service.
@@ -80,6 +81,8 @@ type LogNodeClient interface {
 	// CopyEntries brings a replica of a sealed segment nearer to the decided end. It is never an
 	// acknowledgement to the segment's leader (R1).
 	CopyEntries(ctx context.Context, in *CopyEntriesRequest, opts ...grpc.CallOption) (*CopyEntriesResponse, error)
+	// Inventory tells what this node holds, from which metadata that was lost can be rebuilt.
+	Inventory(ctx context.Context, in *InventoryRequest, opts ...grpc.CallOption) (*InventoryResponse, error)
 }
 
 type logNodeClient struct {
@@ -286,6 +289,16 @@ func (c *logNodeClient) CopyEntries(ctx context.Context, in *CopyEntriesRequest,
 	return out, nil
 }
 
+func (c *logNodeClient) Inventory(ctx context.Context, in *InventoryRequest, opts ...grpc.CallOption) (*InventoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InventoryResponse)
+	err := c.cc.Invoke(ctx, LogNode_Inventory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LogNodeServer is the server API for LogNode service.
 // All implementations must embed UnimplementedLogNodeServer
 // for forward compatibility.
@@ -323,6 +336,8 @@ type LogNodeServer interface {
 	// CopyEntries brings a replica of a sealed segment nearer to the decided end. It is never an
 	// acknowledgement to the segment's leader (R1).
 	CopyEntries(context.Context, *CopyEntriesRequest) (*CopyEntriesResponse, error)
+	// Inventory tells what this node holds, from which metadata that was lost can be rebuilt.
+	Inventory(context.Context, *InventoryRequest) (*InventoryResponse, error)
 	mustEmbedUnimplementedLogNodeServer()
 }
 
@@ -389,6 +404,9 @@ func (UnimplementedLogNodeServer) ReadSegment(context.Context, *ReadSegmentReque
 }
 func (UnimplementedLogNodeServer) CopyEntries(context.Context, *CopyEntriesRequest) (*CopyEntriesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CopyEntries not implemented")
+}
+func (UnimplementedLogNodeServer) Inventory(context.Context, *InventoryRequest) (*InventoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Inventory not implemented")
 }
 func (UnimplementedLogNodeServer) mustEmbedUnimplementedLogNodeServer() {}
 func (UnimplementedLogNodeServer) testEmbeddedByValue()                 {}
@@ -731,6 +749,24 @@ func _LogNode_CopyEntries_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LogNode_Inventory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InventoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LogNodeServer).Inventory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LogNode_Inventory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LogNodeServer).Inventory(ctx, req.(*InventoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // LogNode_ServiceDesc is the grpc.ServiceDesc for LogNode service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -805,6 +841,10 @@ var LogNode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CopyEntries",
 			Handler:    _LogNode_CopyEntries_Handler,
+		},
+		{
+			MethodName: "Inventory",
+			Handler:    _LogNode_Inventory_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

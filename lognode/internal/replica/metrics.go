@@ -5,6 +5,8 @@ import "github.com/prometheus/client_golang/prometheus"
 // Metrics are counted over all partitions of a node.
 type Metrics struct {
 	Appended, Delivered, ReadErrors, Faults, Opened, Repaired, Expired, Footers, Lost, Released, Lapsed prometheus.Counter
+	// Behind is of how many partitions etcd says less than this node has seen (rule R7).
+	Behind prometheus.Gauge
 	// Late is how long after its due time the first message of a released record was placed, in seconds.
 	Late prometheus.Histogram
 }
@@ -20,7 +22,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Name: "release_lateness_seconds", Help: "How long after its due time the first schedule of a released record was placed.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 2, 16)})
 	reg.MustRegister(late)
+	behind := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "splashdam", Subsystem: "partition", Name: "metadata_behind",
+		Help: "Partitions of which etcd says less than this node has seen: they are left alone."})
+	reg.MustRegister(behind)
 	return &Metrics{
+		Behind:     behind,
 		Late:       late,
 		Released:   counter("released_messages_total", "Schedules that were due and became messages on this node."),
 		Appended:   counter("appended_messages_total", "Messages that got an offset on this node."),

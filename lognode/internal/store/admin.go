@@ -92,6 +92,42 @@ func (s *Store) SetNamed(p mq.PartitionID, number uint64, revision int64) error 
 	return s.recordFacts(s.raise(nil, p, number, revision)...)
 }
 
+// namedAtOnce is how many partitions are named in one frame.
+const namedAtOnce = 10_000
+
+// SetAllNamed is SetNamed for each head's open segment (or the last one that there was), with one sync for many.
+func (s *Store) SetAllNamed(heads []mq.Head) error {
+	var list []fact
+	for i := range heads {
+		if h := &heads[i]; h.Next > 0 {
+			list = s.raise(list, h.Partition, h.Next-1, h.Revision)
+		}
+	}
+	for chunk := range slices.Chunk(list, namedAtOnce) {
+		if err := s.recordFacts(chunk...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AllNamed calls f with what Named answers for every partition.
+func (s *Store) AllNamed(f func(p mq.PartitionID, number uint64, revision int64)) {
+	s.facts.mu.Lock()
+	defer s.facts.mu.Unlock()
+	for p, n := range s.facts.named {
+		f(p, n.number, n.revision)
+	}
+}
+
+// Follows says whether what etcd says of a partition is not older than what this store has seen: the number of its newest
+// segment, and at the same number the revision of its key (rule R7). The number counts first, because the revisions
+// of an etcd that was rebuilt begin anew.
+func (s *Store) Follows(p mq.PartitionID, number uint64, revision int64) bool {
+	n, r := s.Named(p)
+	return !(named{number, revision}).less(named{n, r})
+}
+
 func (s *Store) raise(list []fact, p mq.PartitionID, number uint64, revision int64) []fact {
 	n, r := s.Named(p)
 	if !(named{n, r}).less(named{number, revision}) {

@@ -14,6 +14,8 @@ type clusterCommands struct {
 	MoveLeader moveLeaderCmd `cmd:"" help:"Let another replica lead a partition."`
 
 	ForceRecover forceRecoverCmd `cmd:"" help:"Go on with what is left of a partition that lost too many replicas."`
+
+	RebuildMetadata rebuildCmd `cmd:"" help:"Rebuild the metadata of a cluster whose coordinators lost their data."`
 }
 
 type drainCmd struct {

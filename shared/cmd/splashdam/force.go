@@ -66,3 +66,41 @@ func renderForce(a *api.ForceRecoverAnswer, done bool, width int, paint painter)
 	}
 	return b.String()
 }
+
+type rebuildCmd struct {
+	DryRun bool `help:"Only show what would be rebuilt."`
+}
+
+func (r *rebuildCmd) Run(s *session) error {
+	ctx, cancel := s.call()
+	defer cancel()
+	out, err := s.client.RebuildMetadata(ctx, r.DryRun)
+	if err != nil {
+		return err
+	}
+	return s.show(out, func() string { return renderRebuild(&out) })
+}
+
+func renderRebuild(a *api.RebuildAnswer) string {
+	var b strings.Builder
+	verb := "Would rebuild"
+	if a.Rebuilt {
+		verb = "Rebuilt"
+	}
+	fmt.Fprintf(&b, "%s %d topics, %d groups, %d partitions, %d segments from nodes %s.\n", verb, a.Topics, a.Groups, a.Partitions,
+		a.Segments, strings.Join(a.Nodes, ", "))
+	if a.ConfigurationOf != nil {
+		fmt.Fprintf(&b, "Topics and groups are as they were at %s.\n", a.ConfigurationOf.Format("2006-01-02 15:04:05 MST"))
+	} else {
+		b.WriteString("No node has a copy of the configuration: names of topics, settings and groups are lost.\n")
+	}
+	list := func(title string, items []string) {
+		if len(items) > 0 {
+			fmt.Fprintf(&b, "%s:\n  %s\n", title, strings.Join(items, "\n  "))
+		}
+	}
+	list("Topics that got a new name and default settings", a.Renamed)
+	list("Segments left out, because they do not join the others", a.LeftOut)
+	list("Missing on the nodes that answered", a.Lost)
+	return b.String()
+}
