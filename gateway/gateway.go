@@ -151,6 +151,7 @@ func (g *Gateway) serve(ln net.Listener) {
 	})
 	g.own(func() { g.waits.Run(ctx) })
 	g.own(func() { g.followWebhooks(ctx) })
+	g.own(func() { g.exportDead(ctx) })
 	g.own(func() { g.endWaits(ctx) })
 	g.own(func() { g.renewals.run(ctx) })
 	g.own(func() {

@@ -64,7 +64,7 @@ func describeGroupPartition(p mq.PartitionID, f told[*mqpb.GroupFigures], now ti
 	a := f.answer
 	out.Cursor, out.NextOffset = a.GetCursor(), a.GetNext()
 	out.GroupFigures = api.GroupFigures{Lag: a.GetLag(), Ready: a.GetReady(), InFlight: a.GetLeased(), Waiting: a.GetWaiting(), Dead: a.GetDead(),
-		Acked: a.GetAcked(), Expired: a.GetExpired(), Filtered: a.GetFiltered(), Dropped: a.GetDropped(), Discarded: a.GetDiscarded()}
+		Exported: a.GetExported(), Acked: a.GetAcked(), Expired: a.GetExpired(), Filtered: a.GetFiltered(), Dropped: a.GetDropped(), Discarded: a.GetDiscarded()}
 	for _, l := range a.GetLanes() {
 		out.Lanes.Add(mq.Lane(l.GetLane()).String(), api.LaneFigures{Lag: l.GetLag(), InFlight: l.GetLeased(), Waiting: l.GetWaiting(), Dead: l.GetDead()})
 	}
@@ -90,6 +90,7 @@ func addFigures(sum, one *api.GroupFigures) {
 	sum.InFlight += one.InFlight
 	sum.Waiting += one.Waiting
 	sum.Dead += one.Dead
+	sum.Exported += one.Exported
 	sum.Acked += one.Acked
 	sum.Expired += one.Expired
 	sum.Filtered += one.Filtered

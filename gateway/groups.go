@@ -70,6 +70,9 @@ func (g *Gateway) handlePutGroup(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := validation(checkDeadLetterTopic("", t.Name, &want)); err != nil {
+		return err
+	}
 	group, created, err := g.putGroup(ctx, t, name, want, startGiven, &cond)
 	if err != nil {
 		return err

@@ -58,8 +58,9 @@ func checkStart(at string, s mq.Start) error {
 }
 
 // checkTopic validates a topic's settings.
-func checkTopic(s *mq.TopicSettings) error {
-	return validation(errors.Join(s.Validate(""), checkStart("/group_defaults", s.GroupDefaults.Start), checkMode("/group_defaults", s.GroupDefaults.Mode)))
+func checkTopic(name string, s *mq.TopicSettings) error {
+	return validation(errors.Join(s.Validate(""), checkStart("/group_defaults", s.GroupDefaults.Start), checkMode("/group_defaults", s.GroupDefaults.Mode),
+		checkDeadLetterTopic("/group_defaults", name, &s.GroupDefaults)))
 }
 
 // nothing is the base of settings that are given whole.

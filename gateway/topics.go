@@ -41,7 +41,7 @@ func (g *Gateway) handlePutTopic(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := checkTopic(&want); err != nil {
+	if err := checkTopic(name, &want); err != nil {
 		return err
 	}
 	t, created, err := g.putTopic(c.Request().Context(), name, want, &cond)
@@ -85,7 +85,7 @@ func (g *Gateway) changeTopic(ctx context.Context, have meta.Topic, want mq.Topi
 	if err := checkFixed(&have.Settings, &want); err != nil {
 		return have, err
 	}
-	if err := checkTopic(&want); err != nil {
+	if err := checkTopic(have.Name, &want); err != nil {
 		return have, err
 	}
 	return g.store.UpdateTopic(ctx, have.Name, have.Revision, func(s *mq.TopicSettings) { *s = want })

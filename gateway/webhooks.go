@@ -88,6 +88,10 @@ func (g *Gateway) handlePutWebhook(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	group := wish.settings.GroupSettings()
+	if err := validation(checkDeadLetterTopic("", t.Name, &group)); err != nil {
+		return err
+	}
 	w, gr, created, err := g.putWebhook(c.Request().Context(), t, name, &wish, &cond)
 	if err != nil {
 		return err

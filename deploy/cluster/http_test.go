@@ -241,6 +241,7 @@ type group struct {
 	InFlight int `json:"in_flight"`
 	Waiting  int `json:"waiting"`
 	Dead     int `json:"dead"`
+	Exported int `json:"exported"`
 }
 
 func (c caller) group(topic, name string) group {

@@ -19,6 +19,8 @@ type GroupInput struct {
 	Dead        *DeadLimitsInput `json:"dead,omitempty"`
 	Lanes       *LanesInput      `json:"lanes,omitempty"`
 	Filter      *mq.Filter       `json:"filter,omitempty"` // replaces the whole filter; empty for every message
+	// DeadLetterTopic is where dead letters are published, too; empty for nowhere.
+	DeadLetterTopic *string `json:"dead_letter_topic,omitempty"`
 }
 
 // LanesInput says how deliveries are spread over the lanes.
@@ -54,6 +56,8 @@ type GroupFigures struct {
 	InFlight uint64 `json:"in_flight"` // leased
 	Waiting  uint64 `json:"waiting"`   // for their retry
 	Dead     uint64 `json:"dead"`
+	// Exported are those of the dead that were published to the dead letter topic.
+	Exported uint64 `json:"exported,omitempty"`
 	// What became of the others since the group was made; each message is in one of these.
 	Acked     uint64 `json:"acked"`
 	Expired   uint64 `json:"expired"`   // past their TTL

@@ -15,15 +15,17 @@ type WebhookInput struct {
 	Secret *string `json:"secret,omitempty"`
 	Format *string `json:"format,omitempty"` // standard or cloudevents
 	// Headers are sent with every request. Answers show "***" for their values, which in a PUT keeps what is there.
-	Headers      map[string]string    `json:"headers,omitempty"`
-	Start        *StartInput          `json:"start,omitempty"` // counts when the webhook is made
-	Ordering     *string              `json:"ordering,omitempty"`
-	MaxInFlight  *int                 `json:"max_in_flight,omitempty"`
-	Rate         *float64             `json:"rate,omitempty"` // a second, 0 for no limit
-	Timeout      *Duration            `json:"timeout,omitempty"`
-	Retry        *WebhookRetryInput   `json:"retry,omitempty"`
-	Circuit      *WebhookCircuitInput `json:"circuit,omitempty"`
-	AllowPrivate *bool                `json:"allow_private,omitempty"`
+	Headers     map[string]string    `json:"headers,omitempty"`
+	Start       *StartInput          `json:"start,omitempty"` // counts when the webhook is made
+	Ordering    *string              `json:"ordering,omitempty"`
+	MaxInFlight *int                 `json:"max_in_flight,omitempty"`
+	Rate        *float64             `json:"rate,omitempty"` // a second, 0 for no limit
+	Timeout     *Duration            `json:"timeout,omitempty"`
+	Retry       *WebhookRetryInput   `json:"retry,omitempty"`
+	Circuit     *WebhookCircuitInput `json:"circuit,omitempty"`
+	// DeadLetterTopic is where dead letters are published, too; empty for nowhere.
+	DeadLetterTopic *string `json:"dead_letter_topic,omitempty"`
+	AllowPrivate    *bool   `json:"allow_private,omitempty"`
 }
 
 // WebhookRetryInput says how long failed messages wait: the delays of a schedule, or growing ones.

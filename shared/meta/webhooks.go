@@ -259,3 +259,16 @@ func (v *View) Webhooks() []Webhook {
 	})
 	return out
 }
+
+// DeadLetterGroups are the living groups whose dead letters are published to a topic, in no order.
+func (v *View) DeadLetterGroups() []Group {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	var out []Group
+	for _, g := range v.data.groups {
+		if !g.Deleted && g.Started && g.Settings.DeadLetterTopic != "" {
+			out = append(out, g)
+		}
+	}
+	return out
+}

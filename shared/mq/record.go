@@ -7,21 +7,22 @@ type Kind uint8
 
 // The kinds. Only KindMessages and KindReleased take offsets. The comment on each names its owner.
 const (
-	KindMessages    Kind = 1  // a batch, see Batch
-	KindScheduled   Kind = 2  // messages with a due time and a schedule number each, see ScheduleBatch
-	KindReleased    Kind = 3  // due schedules at their new offsets, see ScheduleBatch
-	KindCancelled   Kind = 4  // lognode/internal/schedule: cancelled or re-timed numbers
-	KindDelivered   Kind = 5  // lognode/internal/delivery
-	KindSettled     Kind = 6  // lognode/internal/delivery
-	KindGroup       Kind = 7  // lognode/internal/delivery
-	KindCheckpoint  Kind = 8  // lognode/internal/delivery
-	KindCarried     Kind = 9  // reserved
-	KindRedriven    Kind = 10 // lognode/internal/delivery
-	KindDeadRemoved Kind = 11 // lognode/internal/delivery
-	KindSnapshot    Kind = 12 // reserved
-	KindHandOver    Kind = 13 // reserved
-	KindTransaction Kind = 14 // reserved
-	KindKeys        Kind = 15 // idempotency keys of a removed segment that still count: lognode/internal/dedup
+	KindMessages     Kind = 1  // a batch, see Batch
+	KindScheduled    Kind = 2  // messages with a due time and a schedule number each, see ScheduleBatch
+	KindReleased     Kind = 3  // due schedules at their new offsets, see ScheduleBatch
+	KindCancelled    Kind = 4  // lognode/internal/schedule: cancelled or re-timed numbers
+	KindDelivered    Kind = 5  // lognode/internal/delivery
+	KindSettled      Kind = 6  // lognode/internal/delivery
+	KindGroup        Kind = 7  // lognode/internal/delivery
+	KindCheckpoint   Kind = 8  // lognode/internal/delivery
+	KindCarried      Kind = 9  // reserved
+	KindRedriven     Kind = 10 // lognode/internal/delivery
+	KindDeadRemoved  Kind = 11 // lognode/internal/delivery
+	KindSnapshot     Kind = 12 // reserved
+	KindHandOver     Kind = 13 // reserved
+	KindTransaction  Kind = 14 // reserved
+	KindDeadExported Kind = 16 // lognode/internal/delivery
+	KindKeys         Kind = 15 // idempotency keys of a removed segment that still count: lognode/internal/dedup
 )
 
 // Record is one fact in an entry: kind (1), version (1), length (varint), body.

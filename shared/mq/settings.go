@@ -168,6 +168,8 @@ type GroupSettings struct {
 	MaxInFlight int          `json:"max_in_flight"` // per partition
 	Dead        DeadLimits   `json:"dead"`
 	Filter      Filter       `json:"filter,omitempty"` // nil: every message
+	// DeadLetterTopic is where dead letters are published, too; "" for nowhere. They stay in the group.
+	DeadLetterTopic string `json:"dead_letter_topic,omitempty"`
 }
 
 // DefaultGroupSettings are used where an owner says nothing.
@@ -206,5 +208,10 @@ func (g *GroupSettings) Validate(at string) error {
 	c.want(g.Dead.MaxAge == 0 || between(time.Duration(g.Dead.MaxAge), time.Second, 10*365*24*time.Hour),
 		at+"/dead/max_age", "must be 1s to 87600h, or 0s for no limit")
 	g.Filter.check(&c, at+"/filter")
+	if g.DeadLetterTopic != "" {
+		if err := CheckName(g.DeadLetterTopic); err != nil {
+			c = append(c, FieldError{at + "/dead_letter_topic", err.Error()})
+		}
+	}
 	return errors.Join(c...)
 }

@@ -60,6 +60,8 @@ type WebhookSettings struct {
 	Timeout     Duration       `json:"timeout"` // of one attempt, from the dialling to the end of the answer
 	Retry       WebhookRetry   `json:"retry"`
 	Circuit     WebhookCircuit `json:"circuit"`
+	// DeadLetterTopic as of groups.
+	DeadLetterTopic string `json:"dead_letter_topic,omitempty"`
 	// AllowPrivate lets the webhook reach loopback and private addresses, where the gateway allows that too.
 	AllowPrivate bool `json:"allow_private"`
 }
@@ -210,7 +212,7 @@ func (w *WebhookSettings) GroupSettings() GroupSettings {
 	g := DefaultGroupSettings()
 	g.Start, g.Ordering, g.Mode, g.Backoff = w.Start, w.Ordering, ModePush, b
 	g.Lease = Duration(time.Duration(w.Timeout) + webhookSlack)
-	g.MaxAttempts, g.MaxInFlight = w.Retry.MaxAttempts, w.MaxInFlight
+	g.MaxAttempts, g.MaxInFlight, g.DeadLetterTopic = w.Retry.MaxAttempts, w.MaxInFlight, w.DeadLetterTopic
 	return g
 }
 

@@ -1401,6 +1401,7 @@ type GroupFigures struct {
 	Leased      uint64                 `protobuf:"varint,8,opt,name=leased,proto3" json:"leased,omitempty"`
 	Waiting     uint64                 `protobuf:"varint,9,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	Dead        uint64                 `protobuf:"varint,10,opt,name=dead,proto3" json:"dead,omitempty"`
+	Exported    uint64                 `protobuf:"varint,22,opt,name=exported,proto3" json:"exported,omitempty"`                          // of dead: published to the dead letter topic
 	OldestStamp int64                  `protobuf:"varint,11,opt,name=oldest_stamp,json=oldestStamp,proto3" json:"oldest_stamp,omitempty"` // of the message at cursor, Unix ns, 0 for none
 	// How many were settled in which way since the group was made.
 	Acked         uint64         `protobuf:"varint,12,opt,name=acked,proto3" json:"acked,omitempty"`
@@ -1510,6 +1511,13 @@ func (x *GroupFigures) GetWaiting() uint64 {
 func (x *GroupFigures) GetDead() uint64 {
 	if x != nil {
 		return x.Dead
+	}
+	return 0
+}
+
+func (x *GroupFigures) GetExported() uint64 {
+	if x != nil {
+		return x.Exported
 	}
 	return 0
 }
@@ -1892,6 +1900,7 @@ type DeadFilter struct {
 	Offsets       []uint64               `protobuf:"varint,5,rep,packed,name=offsets,proto3" json:"offsets,omitempty"`
 	ByKey         bool                   `protobuf:"varint,6,opt,name=by_key,json=byKey,proto3" json:"by_key,omitempty"`
 	Key           []byte                 `protobuf:"bytes,7,opt,name=key,proto3" json:"key,omitempty"`
+	Unexported    bool                   `protobuf:"varint,8,opt,name=unexported,proto3" json:"unexported,omitempty"` // not published to the group's dead letter topic
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1975,14 +1984,22 @@ func (x *DeadFilter) GetKey() []byte {
 	return nil
 }
 
+func (x *DeadFilter) GetUnexported() bool {
+	if x != nil {
+		return x.Unexported
+	}
+	return false
+}
+
 type DeadLettersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
 	Group         uint64                 `protobuf:"varint,2,opt,name=group,proto3" json:"group,omitempty"`
 	Filter        *DeadFilter            `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
-	Act           string                 `protobuf:"bytes,4,opt,name=act,proto3" json:"act,omitempty"` // count, redrive or remove
+	Act           string                 `protobuf:"bytes,4,opt,name=act,proto3" json:"act,omitempty"` // count, redrive, remove or export (note that they were published elsewhere)
 	From          uint64                 `protobuf:"varint,5,opt,name=from,proto3" json:"from,omitempty"`
 	Limit         uint32                 `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"` // dead letters that are looked at
+	Since         int64                  `protobuf:"varint,9,opt,name=since,proto3" json:"since,omitempty"` // of an export: when the caller looked, Unix ns; who died later did so anew
 	Delay         int64                  `protobuf:"varint,7,opt,name=delay,proto3" json:"delay,omitempty"`
 	Interval      int64                  `protobuf:"varint,8,opt,name=interval,proto3" json:"interval,omitempty"` // of a redrive: the i-th is ready after delay + i*interval (ns)
 	unknownFields protoimpl.UnknownFields
@@ -2057,6 +2074,13 @@ func (x *DeadLettersRequest) GetFrom() uint64 {
 func (x *DeadLettersRequest) GetLimit() uint32 {
 	if x != nil {
 		return x.Limit
+	}
+	return 0
+}
+
+func (x *DeadLettersRequest) GetSince() int64 {
+	if x != nil {
+		return x.Since
 	}
 	return 0
 }
@@ -4179,7 +4203,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"partitions\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x04R\x05group\"L\n" +
 	"\x14GroupFiguresResponse\x124\n" +
-	"\afigures\x18\x01 \x03(\v2\x1a.splashdam.v1.GroupFiguresR\afigures\"\xfb\x03\n" +
+	"\afigures\x18\x01 \x03(\v2\x1a.splashdam.v1.GroupFiguresR\afigures\"\x97\x04\n" +
 	"\fGroupFigures\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x16\n" +
@@ -4191,7 +4215,8 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x06leased\x18\b \x01(\x04R\x06leased\x12\x18\n" +
 	"\awaiting\x18\t \x01(\x04R\awaiting\x12\x12\n" +
 	"\x04dead\x18\n" +
-	" \x01(\x04R\x04dead\x12!\n" +
+	" \x01(\x04R\x04dead\x12\x1a\n" +
+	"\bexported\x18\x16 \x01(\x04R\bexported\x12!\n" +
 	"\foldest_stamp\x18\v \x01(\x03R\voldestStamp\x12\x14\n" +
 	"\x05acked\x18\f \x01(\x04R\x05acked\x12\x18\n" +
 	"\aexpired\x18\r \x01(\x04R\aexpired\x12\x1a\n" +
@@ -4224,7 +4249,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05stamp\x18\a \x01(\x03R\x05stamp\x12\x12\n" +
 	"\x04lane\x18\b \x01(\rR\x04lane\x12\x16\n" +
-	"\x06behind\x18\t \x01(\x04R\x06behind\"\xb2\x01\n" +
+	"\x06behind\x18\t \x01(\x04R\x06behind\"\xd2\x01\n" +
 	"\n" +
 	"DeadFilter\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
@@ -4233,7 +4258,10 @@ const file_splashdam_proto_rawDesc = "" +
 	"\tby_offset\x18\x04 \x01(\bR\bbyOffset\x12\x18\n" +
 	"\aoffsets\x18\x05 \x03(\x04R\aoffsets\x12\x15\n" +
 	"\x06by_key\x18\x06 \x01(\bR\x05byKey\x12\x10\n" +
-	"\x03key\x18\a \x01(\fR\x03key\"\x81\x02\n" +
+	"\x03key\x18\a \x01(\fR\x03key\x12\x1e\n" +
+	"\n" +
+	"unexported\x18\b \x01(\bR\n" +
+	"unexported\"\x97\x02\n" +
 	"\x12DeadLettersRequest\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x04R\x05group\x120\n" +
@@ -4241,6 +4269,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x03act\x18\x04 \x01(\tR\x03act\x12\x12\n" +
 	"\x04from\x18\x05 \x01(\x04R\x04from\x12\x14\n" +
 	"\x05limit\x18\x06 \x01(\rR\x05limit\x12\x14\n" +
+	"\x05since\x18\t \x01(\x03R\x05since\x12\x14\n" +
 	"\x05delay\x18\a \x01(\x03R\x05delay\x12\x1a\n" +
 	"\binterval\x18\b \x01(\x03R\binterval\"W\n" +
 	"\x13DeadLettersResponse\x12\x18\n" +

@@ -14,6 +14,7 @@ type replayed struct {
 	lanes     []mq.Lane
 	redriven  redriven
 	removed   deadRemoved
+	exported  deadExported
 }
 
 // Apply replays a committed entry. Everything in it is read before anything is applied: an unknown kind or version,
@@ -102,6 +103,8 @@ func (m *Machine) read(rec mq.Record, at uint64) (int, error) {
 		return 0, namesBefore(at, &x.redriven.deadSet, x.redriven.read(rec.Body))
 	case mq.KindDeadRemoved:
 		return 0, namesBefore(at, &x.removed.deadSet, x.removed.read(rec.Body))
+	case mq.KindDeadExported:
+		return 0, namesBefore(at, &x.exported.deadSet, x.exported.read(rec.Body))
 	case mq.KindCheckpoint, mq.KindKeys:
 		return 0, nil // of use to LoadCheckpoint, and to the table of idempotency keys
 	}
@@ -141,6 +144,10 @@ func (m *Machine) apply(rec mq.Record, at, first uint64) uint64 {
 	case mq.KindDeadRemoved:
 		if g := m.groups[x.removed.group]; g != nil && g.generation == x.removed.generation {
 			m.deadRemoved(g, &x.removed)
+		}
+	case mq.KindDeadExported:
+		if g := m.groups[x.exported.group]; g != nil && g.generation == x.exported.generation {
+			m.deadExported(g, &x.exported)
 		}
 	case mq.KindGroup:
 		switch x.change.op {

@@ -89,8 +89,12 @@ func (g *group) check(leased map[*grant]int) error {
 			waits[d.off] = d.due
 		}
 	}
+	exported := 0
 	for off, x := range g.out {
 		count[x.state]++
+		if x.exported {
+			exported++
+		}
 		inLane[x.lane][x.state]++
 		lane, inHeap := again[off]
 		if x.grant != nil {
@@ -107,9 +111,14 @@ func (g *group) check(leased map[*grant]int) error {
 			return fmt.Errorf("offset %d is %s, to be handed out again %v, in the heap %v", off, x.state, x.inAgain, inHeap)
 		case x.state == StateWaiting && waits[off] != x.until:
 			return fmt.Errorf("offset %d waits until %d, its deadline is %d", off, x.until, waits[off])
+		case x.exported && x.state != StateDead:
+			return fmt.Errorf("offset %d is %s and exported as dead", off, x.state)
 		case x.state == StateAcked:
 			return fmt.Errorf("offset %d is acked and out", off)
 		}
+	}
+	if exported != g.exported {
+		return fmt.Errorf("%d exported dead letters are counted as %d", exported, g.exported)
 	}
 	if count != g.count || inLane != g.inLane {
 		return fmt.Errorf("states %v, %v are counted as %v, %v", count, inLane, g.count, g.inLane)

@@ -23,7 +23,7 @@ import (
 // beside.
 
 const (
-	checkpointVersion = 4
+	checkpointVersion = 5
 	// PartBytes is the most that a part may have: what is asked for beyond it is this.
 	PartBytes = 256 << 10
 	// maxParts bounds what LoadCheckpoint takes: well above MaxCheckpoint, which is an estimate.
@@ -169,6 +169,9 @@ func readTally(r *mq.Reader) tally {
 	return tally{acked: r.Uvarint(), dropped: r.Uvarint(), discarded: r.Uvarint(), lapsed: r.Uvarint(), filtered: r.Uvarint()}
 }
 
+// exportedFlag beside a state says that the dead letter was exported.
+const exportedFlag = 8
+
 func (g *group) appendOut(b []byte, index map[*text]uint64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(g.out)))
 	var before message
@@ -179,7 +182,11 @@ func (g *group) appendOut(b []byte, index map[*text]uint64) []byte {
 			x.until = x.grant.until
 		}
 		b = binary.AppendUvarint(b, off-at)
-		b = append(b, byte(x.state)|byte(x.lane)<<4)
+		flag := byte(0)
+		if x.exported {
+			flag = exportedFlag
+		}
+		b = append(b, byte(x.state)|flag|byte(x.lane)<<4)
 		b = binary.AppendUvarint(b, uint64(x.attempt))
 		b = binary.AppendVarint(b, int64(x.fence.segment-before.fence.segment))
 		b = binary.AppendVarint(b, int64(x.fence.counter-before.fence.counter))
@@ -283,7 +290,7 @@ func (m *Machine) readOut(r *mq.Reader, g *group, all []*text) bool {
 	for range r.Count(7) {
 		off := at + r.Uvarint()
 		state := r.Byte()
-		x := message{state: State(state & 15), lane: mq.Lane(state >> 4), attempt: r.Uint32()}
+		x := message{state: State(state & 7), exported: state&exportedFlag != 0, lane: mq.Lane(state >> 4), attempt: r.Uint32()}
 		x.fence.segment = before.fence.segment + uint64(r.Varint())
 		x.fence.counter = before.fence.counter + uint64(r.Varint())
 		x.reason, x.by = pick(), pick()
@@ -295,7 +302,7 @@ func (m *Machine) readOut(r *mq.Reader, g *group, all []*text) bool {
 		if x.state != StateReady {
 			x.until += r.Varint()
 		}
-		if r.Err() == nil && (off < at || off < g.Start || x.state > StateDead || x.lane >= mq.Lanes || g.isFresh(x.lane, off) ||
+		if r.Err() == nil && (off < at || off < g.Start || x.state > StateDead || x.exported && x.state != StateDead || x.lane >= mq.Lanes || g.isFresh(x.lane, off) ||
 			x.until > maxSpan*2 || x.until < -maxSpan*2 || x.fence.counter > math.MaxInt64) {
 			r.Fail("message %d of group %d", off, g.ID)
 		}
@@ -325,7 +332,10 @@ func (m *Machine) restore(g *group, off uint64, from message, lessee *text) {
 		g.enter(x, StateWaiting)
 		m.deadline(deadline{due: x.until, id: uint64(g.ID), off: off})
 	case StateDead:
-		x.until = from.until
+		x.until, x.exported = from.until, from.exported
+		if x.exported {
+			g.exported++
+		}
 		g.enter(x, StateDead)
 	}
 }

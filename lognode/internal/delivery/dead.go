@@ -16,10 +16,11 @@ type DeadFilter struct {
 	// Since and Before bound when they died, Unix nanoseconds: Since included, Before not; 0 for no bound.
 	Since, Before int64
 	Offsets       []uint64 // only these, ascending; nil for any
+	Unexported    bool     // only those that were not published to the dead letter topic
 }
 
 func (f *DeadFilter) match(x *message) bool {
-	return x.until >= f.Since && (f.Before == 0 || x.until < f.Before) &&
+	return !(f.Unexported && x.exported) && x.until >= f.Since && (f.Before == 0 || x.until < f.Before) &&
 		(f.Reason == "" || strings.Contains(strings.ToLower(x.reason.String()), strings.ToLower(f.Reason)))
 }
 

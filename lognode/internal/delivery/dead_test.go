@@ -83,6 +83,18 @@ func (w *world) deadSteps() map[string]func(*rapid.T) {
 			got, err := w.m.RemoveDead(w.now, id, offsets)
 			each(t, id, offsets, got, err, func(o *oracle, off uint64, _ int64) { o.state[off] = StateAcked })
 		},
+		// Its oracle is what replay and checkpoint say of the flag (dump), and Check, which counts it.
+		"export dead": func(t *rapid.T) {
+			id, offsets := pick(t)
+			before := len(w.m.Dead(id, DeadFilter{Unexported: true}, 0, 1000))
+			got, err := w.m.MarkExported(w.now, id, offsets, w.now)
+			if left := len(w.m.Dead(id, DeadFilter{Unexported: true}, 0, 1000)); err != nil || got != before-left {
+				t.Fatalf("exported %d, %v; %d before and %d after were not", got, err, before, left)
+			}
+			if again, _ := w.m.MarkExported(w.now, id, offsets, w.now); again != 0 {
+				t.Fatalf("exported %d a second time", again)
+			}
+		},
 	}
 }
 

@@ -21,6 +21,7 @@ type GroupFigures struct {
 	Leased    int
 	Waiting   int
 	Dead      int
+	Exported  int    // of Dead: published to the dead letter topic
 	Acked     uint64 // since the group was made, as are the next ones
 	Dropped   uint64 // removed by retention before they were settled
 	Discarded uint64 // dead letters that were deleted or went beyond the limits
@@ -44,7 +45,7 @@ func (m *Machine) Figures(id mq.GroupID) (GroupFigures, bool) {
 	}
 	f := GroupFigures{Generation: g.generation, Cursor: g.cursor(), Next: g.lowFresh(), Committed: m.committed,
 		Ready: m.canGive(g), Fresh: g.freshCount(), Again: g.count[StateReady], Leased: g.count[StateLeased],
-		Waiting: g.count[StateWaiting], Dead: g.count[StateDead], Acked: g.tally.acked, Dropped: g.tally.dropped,
+		Waiting: g.count[StateWaiting], Dead: g.count[StateDead], Exported: g.exported, Acked: g.tally.acked, Dropped: g.tally.dropped,
 		Discarded: g.tally.discarded, Lapsed: g.tally.lapsed, Filtered: g.tally.filtered}
 	f.Lag = f.Fresh + uint64(f.Again+f.Leased+f.Waiting)
 	for l := range f.Lanes {

@@ -213,7 +213,7 @@ func dump(m *Machine, now int64) string {
 			if h.State == StateWaiting && h.Until <= now {
 				h.State, h.Until = StateReady, 0
 			}
-			fmt.Fprintf(&b, "  %+v fence %v\n", h, g.out[off].fence)
+			fmt.Fprintf(&b, "  %+v fence %v exported %v\n", h, g.out[off].fence, g.out[off].exported)
 		}
 	}
 	return b.String()

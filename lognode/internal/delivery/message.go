@@ -44,6 +44,8 @@ type message struct {
 	// extended says that its lease is about to go on with another deadline: leaving its grant does not end it.
 	extended bool
 	lane     mq.Lane
+	// exported says that this dead letter was published to the group's dead letter topic.
+	exported bool
 	// attempt counts the hand-overs; those that did not happen are taken back.
 	attempt uint32
 	fence   fence

@@ -16,6 +16,7 @@ type Namer struct {
 	settled   settled
 	redriven  redriven
 	removed   deadRemoved
+	exported  deadExported
 }
 
 // Each calls f with ranges of offsets that a record is about. The messages that a record brings are not named: they are
@@ -46,6 +47,11 @@ func (n *Namer) Each(rec mq.Record, f func(first, count uint64)) {
 	case mq.KindDeadRemoved:
 		if rec.Version == 1 && n.removed.read(rec.Body) == nil {
 			n.removed.each(f)
+			return
+		}
+	case mq.KindDeadExported:
+		if rec.Version == 1 && n.exported.read(rec.Body) == nil {
+			n.exported.each(f)
 			return
 		}
 	}

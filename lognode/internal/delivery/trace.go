@@ -22,6 +22,7 @@ const (
 	EventPostponed    = "POSTPONED"
 	EventRedriven     = "REDRIVEN"
 	EventDeadRemoved  = "DEAD_REMOVED"
+	EventDeadExported = "DEAD_EXPORTED"
 )
 
 // Event is something that the journal says about one message.
@@ -58,6 +59,7 @@ func TraceEntry(e *mq.Entry, offset uint64, f func(Event)) error {
 	var s settled
 	var r redriven
 	var x deadRemoved
+	var out deadExported
 	for rest := e.Records; len(rest) > 0; {
 		rec, next, err := mq.NextRecord(rest)
 		if err != nil {
@@ -100,6 +102,11 @@ func TraceEntry(e *mq.Entry, offset uint64, f func(Event)) error {
 				return err
 			}
 			x.trace(offset, f)
+		case mq.KindDeadExported:
+			if err := out.read(rec.Body); err != nil {
+				return err
+			}
+			out.trace(offset, f)
 		}
 	}
 	return nil

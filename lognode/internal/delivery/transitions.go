@@ -8,12 +8,14 @@ type group struct {
 	GroupConfig
 	generation uint64
 	// fresh, early and left are by lane; see fresh.go.
-	fresh  [mq.Lanes]uint64
-	early  [mq.Lanes]early
-	left   [mq.Lanes]uint64
-	out    map[uint64]*message
-	count  [states]int // of out, by state
-	inLane [mq.Lanes][states]int
+	fresh [mq.Lanes]uint64
+	early [mq.Lanes]early
+	left  [mq.Lanes]uint64
+	out   map[uint64]*message
+	count [states]int // of out, by state
+	// exported is how many of the dead ones were published to the dead letter topic.
+	exported int
+	inLane   [mq.Lanes][states]int
 	// again has, by lane, the offsets of the ready messages in out, and some that are so no more.
 	again [mq.Lanes]heap[uint64]
 	// credit is what each lane is owed of the next hand-overs; see share.go. It dies with the leader.
@@ -80,6 +82,10 @@ func (g *group) change(off uint64) *message {
 // leave takes x out of the counts and out of its grant, and notes whose lease ended.
 func (g *group) leave(x *message) {
 	g.count[x.state]--
+	if x.exported {
+		x.exported = false
+		g.exported--
+	}
 	g.inLane[x.lane][x.state]--
 	x.until = 0
 	if gr := x.grant; gr != nil {

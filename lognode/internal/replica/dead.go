@@ -13,7 +13,7 @@ import (
 
 // deadFilter reads a filter from the wire. The key is not in it: only the messages themselves have theirs.
 func deadFilter(f *mqpb.DeadFilter) delivery.DeadFilter {
-	out := delivery.DeadFilter{Reason: f.GetReason(), Since: f.GetSince(), Before: f.GetBefore()}
+	out := delivery.DeadFilter{Reason: f.GetReason(), Since: f.GetSince(), Before: f.GetBefore(), Unexported: f.GetUnexported()}
 	if f.GetByOffset() {
 		out.Offsets = append([]uint64{}, f.GetOffsets()...)
 	}
@@ -79,8 +79,10 @@ func (p *Partition) actOnDead(l *leadership, r *mqpb.DeadLettersRequest, offsets
 		n, err = l.machine.Redrive(now, id, offsets, r.GetDelay(), r.GetInterval())
 	case "remove":
 		n, err = l.machine.RemoveDead(now, id, offsets)
+	case "export":
+		n, err = l.machine.MarkExported(now, id, offsets, r.GetSince())
 	default:
-		err = mqerr.New(mqerr.InvalidParameter, "act must be count, redrive or remove, not %.40q", r.GetAct())
+		err = mqerr.New(mqerr.InvalidParameter, "act must be count, redrive, remove or export, not %.40q", r.GetAct())
 	}
 	if err != nil {
 		done(nil, deliveryError(err))

@@ -27,6 +27,7 @@ func (p *Partition) GroupFigures(id mq.GroupID, done func(*mqpb.GroupFigures)) {
 		out.Cursor, out.Next, out.Lag, out.Ready = f.Cursor, f.Committed, f.Lag, uint64(f.Ready)
 		out.Leased, out.Waiting, out.Dead = uint64(f.Leased), uint64(f.Waiting), uint64(f.Dead)
 		out.Acked, out.Dropped, out.Discarded, out.Expired, out.Filtered = f.Acked, f.Dropped, f.Discarded, f.Lapsed, f.Filtered
+		out.Exported = uint64(f.Exported)
 		out.Lanes = laneFigures(&f)
 		if f.Cursor >= f.Committed {
 			done(out)

@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+)
+
+// read gives all messages of a topic without a group.
+func (c caller) read(topic string) []message {
+	c.t.Helper()
+	var out struct{ Messages []message }
+	c.call(200, "GET", "/v1/topics/"+topic+"/messages?limit=1000", "", &out)
+	return out.Messages
+}
+
+// untilRead waits until a topic, which may not exist yet, has n messages.
+func (c caller) untilRead(topic string, n int) []message {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), hang)
+	defer cancel()
+	for {
+		status, text, err := c.try(ctx, "GET", "/v1/topics/"+topic+"/messages?limit=1000&wait=1s", "")
+		if err != nil {
+			c.t.Fatalf("%d messages of %s: %v", n, topic, err)
+		}
+		var out struct{ Messages []message }
+		if status == 200 {
+			must(c.t, json.Unmarshal(text, &out))
+		}
+		if len(out.Messages) >= n {
+			return out.Messages
+		}
+	}
+}
+
+// Each death is published once to the dead letter topic, with where it comes from, and the letter stays in its group. A
+// redriven one that dies again is published again; one whose topics lead in a circle goes around a few times.
+func TestDeadLettersAreExportedOnce(t *testing.T) {
+	c := start(t, Options{Nodes: 1, Gateways: 2, Coordinators: 1})
+	one := via(t, c, 1)
+	one.topic("orders", `{"partitions":2}`)
+	one.call(422, "PUT", "/v1/topics/orders/groups/g", `{"dead_letter_topic":"orders"}`, nil)
+	one.call(201, "PUT", "/v1/topics/orders/groups/g", `{"dead_letter_topic":"graves","max_attempts":1}`, nil)
+	sent := map[string]bool{}
+	for _, v := range []string{"a", "b", "c"} {
+		sent[one.publish("orders", v).ID] = true
+	}
+	one.settle("nack", one.receiveN("orders", "g", 3, ""), `,"reason":"boom"`)
+	for _, m := range one.untilRead("graves", 3) {
+		h := m.Headers
+		if !sent[h["dead-letter-id"]] || h["dead-letter-topic"] != "orders" || h["dead-letter-group"] != "g" || h["dead-letter-reason"] != "boom" ||
+			h["dead-letter-attempts"] != "1" || h["dead-letter-died"] == "" || h["dead-letter-first-delivery"] == "" || h["dead-letter-hops"] != "1" {
+			t.Errorf("exported: %q %v", m.Value, h)
+		}
+		delete(sent, h["dead-letter-id"])
+	}
+	one.until("orders", "g", func(g group) bool { return g.Dead == 3 && g.Exported == 3 })
+
+	var moved struct{ Matched int }
+	one.call(200, "POST", "/v1/topics/orders/groups/g/redrive", `{"limit":1}`, &moved)
+	one.settle("reject", one.receiveN("orders", "g", 1, ""), "")
+	one.untilRead("graves", 4)
+	one.until("orders", "g", func(g group) bool { return g.Dead == 3 && g.Exported == 3 })
+	if n := len(one.read("graves")); n != 4 {
+		t.Errorf("%d messages for 4 deaths", n)
+	}
+}
