@@ -176,6 +176,14 @@ func fatesOf(g *api.Group) (rows [][2]string) {
 	return rows
 }
 
+// exportText says how many dead letters were published to the dead letter topic, if there is one.
+func exportText(g *api.Group) string {
+	if g.Settings.DeadLetterTopic == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%d published to %s)", g.Exported, g.Settings.DeadLetterTopic)
+}
+
 func limitsText(l mq.DeadLimits) string {
 	var parts []string
 	if l.MaxCount > 0 {

@@ -57,6 +57,7 @@ type groupSettings struct {
 	Max         *api.Duration     `name:"backoff-max" help:"Longest wait."`
 	Jitter      *float64          `name:"backoff-jitter" help:"Spread of the wait, 0 to 1."`
 	DeadCount   *int              `name:"dead-max-count" help:"Dead letters kept in each partition; 0 for no limit."`
+	DeadTopic   *string           `name:"dead-letter-topic" help:"Publish dead letters to this topic, too; empty for nowhere."`
 	DeadAge     *api.Duration     `name:"dead-max-age" help:"How long dead letters are kept; 0s for no limit."`
 	Lanes       string            `help:"How deliveries are spread over the lanes: strict, weighted, or weights like critical=16,low=1."`
 	Filter      map[string]string `mapsep:"none" help:"Only messages with this header, NAME=VALUE, NAME=VALUE,VALUE or NAME=PREFIX*; all that are given must hold."`
@@ -71,6 +72,7 @@ func (g *groupSettings) input() (in api.GroupInput, err error) {
 	if len(g.Filter) > 0 || g.NoFilter {
 		in.Filter = filterOf(g.Filter)
 	}
+	in.DeadLetterTopic = g.DeadTopic
 	if g.DeadCount != nil || g.DeadAge != nil {
 		in.Dead = &api.DeadLimitsInput{MaxCount: g.DeadCount, MaxAge: g.DeadAge}
 	}
@@ -295,7 +297,7 @@ func renderGroup(g *api.Group, width int, paint painter) string {
 	rows := [][2]string{
 		{"group", g.Name + " of topic " + g.Topic}, {"state", paint(styleOf(g.State), g.State)},
 		{"lag", fmt.Sprintf("%d%s (%d ready, %d in flight, %d waiting)", g.Lag, partial(g.Partial), g.Ready, g.InFlight, g.Waiting)},
-		{"dead", count(g.Dead) + limitsText(set.Dead)}, {"oldest", age(g.OldestAge)},
+		{"dead", count(g.Dead) + limitsText(set.Dead) + exportText(g)}, {"oldest", age(g.OldestAge)},
 		{"lease", set.Lease.String()}, {"max attempts", attempts},
 		{"backoff", fmt.Sprintf("%s x %g, at most %s, spread %g", b.Initial, b.Multiplier, b.Max, b.Jitter)},
 		{"max in flight", strconv.Itoa(set.MaxInFlight) + " per partition"},

@@ -41,12 +41,14 @@ type webhookCreate struct {
 	Schedule     []api.Duration    `help:"Waits after failed attempts: 5s,1m,30m."`
 	MaxAttempts  *int              `help:"Attempts before a message is dead; 0 for no limit."`
 	Failures     *int              `name:"circuit-failures" help:"Failures in a row that open the circuit (20); 0: never."`
+	DeadTopic    *string           `name:"dead-letter-topic" help:"Publish dead letters to this topic, too."`
 	AllowPrivate *bool             `help:"Let it reach loopback and private addresses."`
 }
 
 func (w *webhookCreate) input() (api.WebhookInput, error) {
 	in := api.WebhookInput{URL: w.URL, Secret: w.Secret, Format: w.Format, Headers: w.Header, Ordering: w.Ordering, MaxInFlight: w.MaxInFlight,
-		Rate: w.Rate, Timeout: w.Attempt, AllowPrivate: w.AllowPrivate}
+		Rate: w.Rate, Timeout: w.Attempt, AllowPrivate: w.AllowPrivate,
+		DeadLetterTopic: w.DeadTopic}
 	if len(w.Schedule) > 0 || w.MaxAttempts != nil {
 		in.Retry = &api.WebhookRetryInput{Schedule: w.Schedule, MaxAttempts: w.MaxAttempts}
 	}
