@@ -30,8 +30,12 @@ func (g *Gateway) topicToPublish(ctx context.Context, name string) (meta.Topic, 
 	})
 }
 
-// groupToUse finds a group that has started, or makes it with the topic's defaults (first use).
+// groupToUse finds a group that has started, or makes it with the topic's defaults (first use). The groups of
+// webhooks are nobody else's to use.
 func (g *Gateway) groupToUse(ctx context.Context, t meta.Topic, name string) (meta.Group, error) {
+	if err := notOfWebhook(name); err != nil {
+		return meta.Group{}, err
+	}
 	if gr, ok := g.view.Group(t.ID, name); ok && gr.Started {
 		return gr, nil
 	}

@@ -92,6 +92,9 @@ func (g *Gateway) joinInput(c echo.Context) (in api.JoinInput, err error) {
 
 // groupToJoin finds an assigned group, or makes one with the topic's defaults for the rest.
 func (g *Gateway) groupToJoin(ctx context.Context, topic, name string) (meta.Group, error) {
+	if err := notOfWebhook(name); err != nil {
+		return meta.Group{}, err
+	}
 	t, err := g.knownTopic(ctx, topic)
 	if err != nil {
 		return meta.Group{}, err

@@ -84,9 +84,6 @@ func (g *Gateway) newReceive(c echo.Context) (*receive, error) {
 
 // find fills in the topic and the group, which is made if there is none.
 func (r *receive) find(ctx context.Context, topic, group string) (err error) {
-	if err := notOfWebhook(group); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, r.g.cfg.RequestTimeout)
 	defer cancel()
 	if r.topic, err = r.g.knownTopic(ctx, topic); err != nil {

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
@@ -149,4 +150,69 @@ func TestWebhookDelivers(t *testing.T) {
 	if w.Secret != "" || len(w.Secrets) != 1 || w.State != "ready" {
 		t.Errorf("afterwards: %+v", w)
 	}
+}
+
+// A gateway that is killed loses nothing: the other one takes its partitions over, and what it had not settled comes
+// again. How long that takes is logged, not judged.
+func TestWebhookOutlivesItsGateway(t *testing.T) {
+	c := start(t, pushes(Options{Nodes: 1, Gateways: 2, Coordinators: 1, Processes: &Processes{}}))
+	one := via(t, c, 1)
+	one.topic("orders", `{"partitions":4}`)
+	var mu sync.Mutex
+	last, gap := map[string]time.Time{}, map[string]time.Duration{} // by partition
+	e := listen(t, func(_ int, a arrival) int {
+		mu.Lock()
+		defer mu.Unlock()
+		p := a.header.Get("Mq-Partition")
+		if at := last[p]; !at.IsZero() {
+			gap[p] = max(gap[p], time.Since(at))
+		}
+		last[p] = time.Now()
+		return 200
+	})
+	one.webhook("orders", "shop", e.URL, "")
+	one.untilWebhook("orders", "shop", func(w webhook) bool {
+		return len(w.Gateways) == 2 && len(w.Gateways[0].Partitions) == 2 && len(w.Gateways[1].Partitions) == 2
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	sent := make(chan int, 1)
+	go func() {
+		n := 0
+		for ; ctx.Err() == nil; n++ {
+			status, text, err := one.try(t.Context(), "POST", "/v1/topics/orders/messages", fmt.Sprint("v", n))
+			if err != nil || status != 201 {
+				t.Errorf("publish: %d %s %v", status, text, err)
+				break
+			}
+		}
+		sent <- n
+	}()
+	before := len(e.wait(200))
+	mu.Lock()
+	clear(gap)
+	mu.Unlock()
+	must(t, c.Gateway(2).Kill())
+	one.untilWebhook("orders", "shop", func(w webhook) bool { return len(w.Gateways) == 1 && len(w.Gateways[0].Partitions) == 4 })
+	e.wait(before + 200)
+	stop()
+	n := <-sent
+	one.untilWebhook("orders", "shop", func(w webhook) bool { return w.Lag == 0 })
+	got := map[string]int{}
+	for _, a := range e.wait(n) {
+		got[a.body]++
+	}
+	again := 0
+	for i := range n {
+		switch got[fmt.Sprint("v", i)] {
+		case 0:
+			t.Errorf("v%d did not arrive", i)
+		case 1:
+		default:
+			again++
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	t.Logf("%d messages, %d of them twice; longest gap by partition: %v", n, again, gap)
 }
