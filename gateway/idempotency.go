@@ -75,9 +75,18 @@ func contentSum(m *mq.Message) uint64 {
 	number(uint64(m.TTL))
 	headers := uint64(0)
 	for _, h := range m.Headers {
-		headers += xxhash.Sum64String(h.Name)*31 + xxhash.Sum64String(h.Value)
+		headers += headerSum(h)
 	}
 	number(headers)
+	return d.Sum64()
+}
+
+func headerSum(h mq.Header) uint64 {
+	var d xxhash.Digest
+	d.Reset()
+	_, _ = d.WriteString(h.Name)
+	_, _ = d.Write([]byte{0}) // no name has one
+	_, _ = d.WriteString(h.Value)
 	return d.Sum64()
 }
 

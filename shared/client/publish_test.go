@@ -94,6 +94,29 @@ func TestBatchRepeatsOnlyWhatWasRefusedForNow(t *testing.T) {
 	})
 }
 
+func TestBatchRepeatsWhatIsUnknownIfItHasAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{answer: func(n int, _ *http.Request, _ []byte) (*http.Response, error) {
+			if n == 0 {
+				return reply(207, `{"failed":2,"results":[
+					{"error":{"code":"outcome_unknown","retryable":true}},
+					{"error":{"code":"outcome_unknown","retryable":true}}]}`), nil
+			}
+			return reply(200, `{"failed":0,"results":[{"id":"b","partition":1,"offset":7,"duplicate":true}]}`), nil
+		}}
+		results, err := over(t, w, Options{}).PublishBatch(t.Context(), "t", []Message{{Value: []byte("A")}, {Value: []byte("B"), IdempotencyKey: "k"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.requests(); len(got) != 2 || got[1].body != `{"messages":[{"value":"B","idempotency_key":"k"}]}` {
+			t.Fatalf("requests %+v, want a second one with B only", got)
+		}
+		if !IsOutcomeUnknown(results[0].Err) || results[1].Err != nil || !results[1].Duplicate {
+			t.Errorf("%+v", results)
+		}
+	})
+}
+
 func TestBatchWithTooFewResultsIsUnknown(t *testing.T) {
 	w := &wire{answer: func(int, *http.Request, []byte) (*http.Response, error) { return reply(200, `{"results":[]}`), nil }}
 	if _, err := over(t, w, Options{}).PublishBatch(t.Context(), "t", []Message{{}}); !IsOutcomeUnknown(err) {

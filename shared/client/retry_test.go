@@ -23,6 +23,21 @@ func publishMany(ctx context.Context, c *Client) error {
 	return err
 }
 
+func publishKeyed(ctx context.Context, c *Client) error {
+	_, err := c.Publish(ctx, "t", Message{Value: []byte("v"), IdempotencyKey: "k"})
+	return err
+}
+
+func batchKeyed(ctx context.Context, c *Client) error {
+	_, err := c.PublishBatch(ctx, "t", []Message{{Value: []byte("v"), IdempotencyKey: "k"}})
+	return err
+}
+
+func batchHalfKeyed(ctx context.Context, c *Client) error {
+	_, err := c.PublishBatch(ctx, "t", []Message{{Value: []byte("v"), IdempotencyKey: "k"}, {Value: []byte("w")}})
+	return err
+}
+
 func receive(ctx context.Context, c *Client) error {
 	_, err := c.Receive(ctx, "t", "g", api.ReceiveRequest{})
 	return err
@@ -68,6 +83,12 @@ func TestRetryOnlyWhatIsSafe(t *testing.T) {
 		{"publish, answer cut off", publishOne, func() (*http.Response, error) { return reply(201, `{"id":"x`), nil }, false, "outcome_unknown"},
 		{"batch, connection lost", publishMany, broken, false, "outcome_unknown"},
 		{"batch, connection refused", publishMany, refusedConn, true, ""},
+		{"with key, connection lost", publishKeyed, broken, true, ""},
+		{"with key, outcome unknown", publishKeyed, says(504, "outcome_unknown", true), true, ""},
+		{"with key, conflict", publishKeyed, says(409, "idempotency_conflict", false), false, "idempotency_conflict"},
+		{"batch with keys, connection lost", batchKeyed, broken, true, ""},
+		{"batch with keys, outcome unknown", batchKeyed, says(504, "outcome_unknown", true), true, ""},
+		{"batch with a key and without, connection lost", batchHalfKeyed, broken, false, "outcome_unknown"},
 		{"receive, connection lost", receive, broken, false, "outcome_unknown"},
 		{"receive, no leader", receive, says(503, "no_leader", true), true, ""},
 		{"ack, connection lost", ack, broken, true, ""},
@@ -104,6 +125,28 @@ func TestRetryOnlyWhatIsSafe(t *testing.T) {
 					t.Errorf("error %v, want code %s", err, tt.code)
 				}
 			})
+		})
+	}
+}
+
+// Once an answer was lost, what refuses the next try says nothing of the one before: unless it is about the message.
+func TestLostPublishWithAKeyStaysUnknown(t *testing.T) {
+	for code, want := range map[string]string{"no_leader": "outcome_unknown", "idempotency_conflict": "idempotency_conflict"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := &wire{answer: func(n int, _ *http.Request, _ []byte) (*http.Response, error) {
+				switch {
+				case n == 0:
+					return nil, io.ErrUnexpectedEOF
+				case code == "no_leader":
+					return refusal(503, code, true), nil
+				}
+				return refusal(409, code, false), nil
+			}}
+			err := publishKeyed(t.Context(), over(t, w, Options{Retry: Retry{Attempts: 3}}))
+			var e *Error
+			if !errors.As(err, &e) || e.Code != want {
+				t.Errorf("after %s: %v, want %s", code, err, want)
+			}
 		})
 	}
 }
