@@ -18,7 +18,7 @@ const (
 	KindCarried      Kind = 9  // reserved
 	KindRedriven     Kind = 10 // lognode/internal/delivery
 	KindDeadRemoved  Kind = 11 // lognode/internal/delivery
-	KindSnapshot     Kind = 12 // reserved
+	KindSnapshot     Kind = 12 // lognode/internal/delivery
 	KindHandOver     Kind = 13 // reserved
 	KindTransaction  Kind = 14 // reserved
 	KindDeadExported Kind = 16 // lognode/internal/delivery

@@ -15,6 +15,7 @@ type replayed struct {
 	redriven  redriven
 	removed   deadRemoved
 	exported  deadExported
+	snapshot  snapshotChange
 }
 
 // Apply replays a committed entry. Everything in it is read before anything is applied: an unknown kind or version,
@@ -99,6 +100,8 @@ func (m *Machine) read(rec mq.Record, at uint64) (int, error) {
 		return 0, nil
 	case mq.KindGroup:
 		return 0, x.change.read(rec.Body)
+	case mq.KindSnapshot:
+		return 0, x.snapshot.read(rec.Body)
 	case mq.KindRedriven:
 		return 0, namesBefore(at, &x.redriven.deadSet, x.redriven.read(rec.Body))
 	case mq.KindDeadRemoved:
@@ -149,12 +152,20 @@ func (m *Machine) apply(rec mq.Record, at, first uint64) uint64 {
 		if g := m.groups[x.exported.group]; g != nil && g.generation == x.exported.generation {
 			m.deadExported(g, &x.exported)
 		}
+	case mq.KindSnapshot:
+		if g := m.groups[x.snapshot.group]; g != nil {
+			m.snapshotted(g, &x.snapshot)
+		}
 	case mq.KindGroup:
 		switch x.change.op {
 		case groupSet:
 			m.setGroup(x.change.config)
 		case groupDelete:
 			m.removeGroup(x.change.config.ID)
+		case groupSeek:
+			if g := m.groups[x.change.config.ID]; g != nil {
+				m.seek(g, &x.change.seek)
+			}
 		}
 	}
 	return uint64(n)

@@ -153,6 +153,7 @@ func (m *Machine) appendState(b []byte) []byte {
 			}
 		}
 		b = g.appendOut(b, index)
+		b = g.appendSnapshots(b)
 	}
 	return b
 }
@@ -250,6 +251,9 @@ func (m *Machine) readGroup(r *mq.Reader, all []*text) bool {
 		}
 	}
 	if !m.readOut(r, g, all) {
+		return false
+	}
+	if g.readSnapshots(r); r.Err() != nil {
 		return false
 	}
 	g.recount()

@@ -96,13 +96,14 @@ type Machine struct {
 	// unconfirmed are the hand-overs that their gateway has not confirmed, by stream and delivery.
 	unconfirmed map[uint64]map[uint64]*grant
 
-	messages int // out, over all groups
-	spans    int // early, over all groups
-	filters  int // bytes of the groups' filters
-	full     bool
-	free     []*message
-	replayed replayed
-	beside   []Beside // of the checkpoint that was loaded
+	messages      int // out, over all groups
+	spans         int // early, over all groups
+	filters       int // bytes of the groups' filters
+	snapshotBytes int
+	full          bool
+	free          []*message
+	replayed      replayed
+	beside        []Beside // of the checkpoint that was loaded
 }
 
 // New makes the machine of a partition without groups and messages.
@@ -221,7 +222,7 @@ func (m *Machine) Urgent() bool { return m.urgent }
 
 // Size is about how many bytes a checkpoint of the state takes; see MaxCheckpoint.
 func (m *Machine) Size() int {
-	return sizeGroup*len(m.groups) + sizeMessage*m.messages + sizeSpan*m.spans + sizeGrant*m.grants + m.texts.bytes + m.filters
+	return sizeGroup*len(m.groups) + sizeMessage*m.messages + sizeSpan*m.spans + sizeGrant*m.grants + m.texts.bytes + m.filters + m.snapshotBytes
 }
 
 // What each thing takes in a checkpoint, rounded up from what is usual (a message has 9 to 25 bytes).

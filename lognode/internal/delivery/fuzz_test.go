@@ -37,6 +37,15 @@ func seedJournal(t testing.TB) *journal {
 			t.Fatalf("%d, %v", n, err)
 		}
 	}
+	if err := j.m.CreateSnapshot(j.now, 1, "before"); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []SeekTarget{{Offset: 9}, {Snapshot: "before"}} {
+		if _, err := j.m.SeekGroup(j.now, 1, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j.receive(1, 4, 6)
 	j.cut(0)
 	return j
 }
@@ -118,6 +127,16 @@ func FuzzRecords(f *testing.F) {
 				return
 			}
 			first = s.append(nil)
+			if err := again.read(first); err != nil {
+				t.Fatal(err)
+			}
+			second = again.append(nil)
+		case mq.KindSnapshot:
+			var c, again snapshotChange
+			if c.read(body) != nil {
+				return
+			}
+			first = c.append(nil)
 			if err := again.read(first); err != nil {
 				t.Fatal(err)
 			}

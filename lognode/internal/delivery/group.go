@@ -122,6 +122,7 @@ func (m *Machine) removeGroup(id mq.GroupID) {
 		m.spans -= len(g.early[l].spans)
 	}
 	m.filters -= g.Settings.Filter.Size()
+	g.dropSnapshots()
 	delete(m.groups, id)
 }
 
@@ -129,6 +130,7 @@ func (m *Machine) removeGroup(id mq.GroupID) {
 const (
 	groupSet    = 1
 	groupDelete = 2
+	groupSeek   = 3 // see seekChange
 )
 
 // groupChange is the group record.
@@ -138,9 +140,13 @@ type groupChange struct {
 	op     byte
 	now    int64
 	config GroupConfig
+	seek   seekChange
 }
 
 func (c *groupChange) append(b []byte) []byte {
+	if c.op == groupSeek {
+		return c.seek.append(b)
+	}
 	b = append(b, c.op)
 	b = binary.AppendUvarint(b, uint64(c.config.ID))
 	b = binary.AppendVarint(b, c.now)
@@ -160,6 +166,10 @@ func (c *groupChange) read(body []byte) error {
 		c.config = readConfig(r)
 	case groupDelete:
 		c.config = GroupConfig{}
+	case groupSeek:
+		c.config = GroupConfig{}
+		c.seek = seekChange{group: id, now: c.now}
+		c.seek.readRest(r)
 	default:
 		r.Fail("group operation %d", c.op)
 	}

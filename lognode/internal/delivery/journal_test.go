@@ -208,6 +208,15 @@ func dump(m *Machine, now int64) string {
 				fmt.Fprintf(&b, "  %s: %d fresh from %d, early %v\n", l, g.left[l], first, g.early[l].spans)
 			}
 		}
+		for _, s := range g.snapshots {
+			fmt.Fprintf(&b, "  snapshot %d %s of %d: %v open, %v dead; unsettled", s.id, s.name, s.made, s.position.open, s.position.dead)
+			for off := s.position.low(); off < m.committed; off++ {
+				if s.position.unsettled(m.lanes.of(off), off) && !m.lanes.lost(off) {
+					fmt.Fprint(&b, " ", off)
+				}
+			}
+			fmt.Fprintln(&b)
+		}
 		for _, off := range g.offsets(func(uint64, *message) bool { return true }) {
 			h := g.held(off)
 			if h.State == StateWaiting && h.Until <= now {

@@ -23,8 +23,12 @@ type Namer struct {
 // found by their offset.
 func (n *Namer) Each(rec mq.Record, f func(first, count uint64)) {
 	switch rec.Kind {
-	case mq.KindMessages, mq.KindGroup, mq.KindCheckpoint, mq.KindScheduled, mq.KindReleased, mq.KindCancelled, mq.KindKeys:
+	case mq.KindMessages, mq.KindCheckpoint, mq.KindSnapshot, mq.KindScheduled, mq.KindReleased, mq.KindCancelled, mq.KindKeys:
 		return
+	case mq.KindGroup:
+		if rec.Version != 1 || len(rec.Body) > 0 && rec.Body[0] != groupSeek {
+			return // a seek is about every message
+		}
 	case mq.KindDelivered:
 		if rec.Version == 1 && n.delivered.read(rec.Body) == nil {
 			for _, r := range n.delivered.runs {

@@ -11,14 +11,16 @@ import (
 
 // oracle is the dumbest account of what a group may do: a map per group, one entry per offset that was touched.
 type oracle struct {
-	filters bool
-	seen    uint64 // how far its filter has looked
-	limits  mq.DeadLimits
-	died    map[uint64]int64
-	state   map[uint64]State
-	attempt map[uint64]uint32
-	fence   map[uint64]fence
-	until   map[uint64]int64
+	generation uint64
+	snapshots  map[string]map[uint64]kept
+	filters    bool
+	seen       uint64 // how far its filter has looked
+	limits     mq.DeadLimits
+	died       map[uint64]int64
+	state      map[uint64]State
+	attempt    map[uint64]uint32
+	fence      map[uint64]fence
+	until      map[uint64]int64
 }
 
 type world struct {
@@ -47,7 +49,7 @@ func newWorld(t *rapid.T, tb testing.TB) *world {
 
 func (w *world) ensure(id mq.GroupID) {
 	if w.groups[id] == nil {
-		w.groups[id] = &oracle{id == 3, 0, limitsOf(id), map[uint64]int64{}, map[uint64]State{}, map[uint64]uint32{}, map[uint64]fence{}, map[uint64]int64{}}
+		w.groups[id] = &oracle{1, map[string]map[uint64]kept{}, id == 3, 0, limitsOf(id), map[uint64]int64{}, map[uint64]State{}, map[uint64]uint32{}, map[uint64]fence{}, map[uint64]int64{}}
 		for _, h := range w.holes {
 			w.groups[id].lose(h)
 		}
@@ -195,7 +197,7 @@ func (w *world) settleAll(hs []held, items []SettleItem) {
 func (w *world) settled(h held, it SettleItem, r SettleResult, last bool) {
 	o, off, out := w.groups[h.Group], h.Offset, it.Outcome
 	s := o.state[off]
-	ok := s == StateAcked && out == Ack || s != StateAcked && s != StateDead && !(fence{h.Segment, h.Counter}).less(o.fence[off])
+	ok := h.Generation == o.generation && (s == StateAcked && out == Ack || s != StateAcked && s != StateDead && !(fence{h.Segment, h.Counter}).less(o.fence[off]))
 	if ok != (r.Code == SettleOK) {
 		w.t.Fatalf("offset %d is %s at fence %v: receipt %d.%d outcome %d got code %d", off, s, o.fence[off], h.Segment, h.Counter, out, r.Code)
 	}
@@ -343,6 +345,7 @@ func (w *world) steps() map[string]func(*rapid.T) {
 	}
 	maps.Copy(steps, w.handOverSteps())
 	maps.Copy(steps, w.deadSteps())
+	maps.Copy(steps, w.seekSteps())
 	return steps
 }
 

@@ -19,6 +19,7 @@ const (
 	EventDead         = "DEAD"
 	EventReturned     = "RETURNED"
 	EventFiltered     = "FILTERED"
+	EventSeek         = "SEEK"
 	EventPostponed    = "POSTPONED"
 	EventRedriven     = "REDRIVEN"
 	EventDeadRemoved  = "DEAD_REMOVED"
@@ -60,6 +61,7 @@ func TraceEntry(e *mq.Entry, offset uint64, f func(Event)) error {
 	var r redriven
 	var x deadRemoved
 	var out deadExported
+	var change groupChange
 	for rest := e.Records; len(rest) > 0; {
 		rec, next, err := mq.NextRecord(rest)
 		if err != nil {
@@ -92,6 +94,13 @@ func TraceEntry(e *mq.Entry, offset uint64, f func(Event)) error {
 				return err
 			}
 			s.trace(offset, f)
+		case mq.KindGroup:
+			if err := change.read(rec.Body); err != nil {
+				return err
+			}
+			if change.op == groupSeek && offset < at {
+				f(change.seek.event())
+			}
 		case mq.KindRedriven:
 			if err := r.read(rec.Body); err != nil {
 				return err

@@ -30,7 +30,9 @@ type group struct {
 	deadDue int64 // of the deadline that is set for the oldest one
 	trim    bool  // in Machine.trims
 	// seen is the offset up to which the filter has looked: what is fresh below it is wanted. It dies with the leader.
-	seen uint64
+	seen         uint64
+	snapshots    []*snapshot // by their numbers
+	lastSnapshot uint64
 
 	touched, more, wasReady, queued bool
 }
