@@ -160,20 +160,9 @@ func (g *group) counts(p *position, floor uint64) SeekCounts {
 			break
 		}
 	}
-	for _, s := range p.open {
-		for off := max(s.from, floor); off < s.to; off++ {
-			if g.m.lanes.lost(off) {
-				continue
-			}
-			c.Lag++
-			c.To = min(c.To, off)
-			if g.isFresh(g.m.lanes.of(off), off) {
-				common++
-			}
-		}
-	}
+	common += g.countOpen(p, floor, &c)
 	for off, x := range g.out {
-		again := p.unsettled(g.m.lanes.of(off), off)
+		again := p.unsettled(g.m.lanes.of(off), off) && off >= floor
 		switch {
 		case x.state == StateDead && again && !within(p.dead, off):
 			c.DeadAgain++
@@ -183,6 +172,37 @@ func (g *group) counts(p *position, floor uint64) SeekCounts {
 	}
 	c.Again, c.Skipped = c.Lag-min(common, c.Lag), before-min(common, before)
 	return c
+}
+
+// countOpen adds what a position opens again, and says how much of it is not settled now. What was dead then stays dead
+// if it still is.
+func (g *group) countOpen(p *position, floor uint64, c *SeekCounts) (common uint64) {
+	add := func(off uint64) {
+		c.Lag++
+		c.To = min(c.To, off)
+		if g.isFresh(g.m.lanes.of(off), off) {
+			common++
+		}
+	}
+	for _, s := range p.open {
+		for off := max(s.from, floor); off < s.to; off++ {
+			if !g.m.lanes.lost(off) {
+				add(off)
+			}
+		}
+	}
+	for _, s := range p.dead {
+		for off := max(s.from, floor); off < s.to; off++ {
+			x := g.out[off]
+			if g.m.lanes.lost(off) || x != nil && x.state == StateDead {
+				continue
+			}
+			if add(off); x != nil {
+				common++
+			}
+		}
+	}
+	return common
 }
 
 // countIn is how many offsets of a lane at or above from lie in spans.
