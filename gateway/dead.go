@@ -31,6 +31,11 @@ func (g *Gateway) groupRoutes() []route {
 		{http.MethodGet, group + "/dead", g.handleDeadMessages, []string{"partition", "limit", "cursor", "reason", "died_after", "died_before"}},
 		{http.MethodDelete, group + "/dead", g.handleDeleteDead, []string{"reason", "key", "died_after", "died_before", "ids", "limit", "dry_run"}},
 		{http.MethodPost, group + "/redrive", g.handleRedrive, []string{"dry_run"}},
+		{http.MethodPost, group + "/seek", g.handleSeek, []string{"dry_run"}},
+		{http.MethodPost, group + "/snapshots", g.handleCreateSnapshot, nil},
+		{http.MethodGet, group + "/snapshots", g.handleListSnapshots, nil},
+		{http.MethodGet, group + "/snapshots/:snapshot", g.handleGetSnapshot, nil},
+		{http.MethodDelete, group + "/snapshots/:snapshot", g.handleDeleteSnapshot, nil},
 	}
 }
 

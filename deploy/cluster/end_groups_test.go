@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -10,6 +11,8 @@ func TestEndGroupsAtWork(t *testing.T) {
 	c := start(t, Options{})
 	t.Run("museum 30: redrive reaches the same group", func(t *testing.T) { redriveOverCrash(t, c) })
 	t.Run("what is past its TTL is never delivered", func(t *testing.T) { expiredOverCrash(t, c) })
+	t.Run("a seek makes receipts stale and lasts", func(t *testing.T) { seekOverCrash(t, c) })
+	t.Run("a snapshot brings back what was settled", func(t *testing.T) { snapshotOverCrash(t, c) })
 	t.Run("museum 33: a filter, with a crash in between", func(t *testing.T) { filterOverCrash(t, c) })
 }
 
@@ -135,4 +138,93 @@ func filterOverCrash(t *testing.T, c *Cluster) {
 	if g := one.whole("filtered", "g"); g.Filtered != 501 || g.Acked != 2 || g.Lag != 0 {
 		t.Errorf("the group: %+v", g)
 	}
+}
+
+type seekResult struct {
+	Lag, Again, Skipped int
+	InFlight            int `json:"in_flight"`
+}
+
+func (c caller) seek(topic, how, to string) (r seekResult) {
+	c.t.Helper()
+	c.call(200, "POST", "/v1/topics/"+topic+"/groups/g/seek"+how, `{"to":`+to+`}`, &r)
+	return r
+}
+
+func seekOverCrash(t *testing.T, c *Cluster) {
+	one := via(t, c, 1)
+	one.topic("seek", `{"partitions":1}`)
+	one.publishMany("seek", "v", 5)
+	got := one.receiveN("seek", "g", 5, "")
+	one.settle("ack", got[:3], "")
+	if r := one.seek("seek", "?dry_run=true", `{"partition":0,"offset":1}`); r != (seekResult{4, 2, 0, 2}) {
+		t.Errorf("a dry run: %+v", r)
+	}
+	if g := one.group("seek", "g"); g.Lag != 2 || g.InFlight != 2 {
+		t.Errorf("after a dry run: %+v", g)
+	}
+	if r := one.seek("seek", "", `{"partition":0,"offset":1}`); r != (seekResult{4, 2, 0, 2}) {
+		t.Errorf("back to 1: %+v", r)
+	}
+	crash(t, c, "seek")
+	one.call(409, "POST", "/v1/ack", got[4].Receipt, nil)
+	again := one.receiveN("seek", "g", 4, "")
+	for _, m := range again {
+		if m.Offset < 1 || m.Attempt != 1 {
+			t.Errorf("after the seek: %+v", m)
+		}
+	}
+	one.settle("ack", again, "")
+	// Museum 10: a time behind the last message of an idle stream is its end, and no error.
+	if r := one.seek("seek", "", `{"time":"2200-01-01T00:00:00Z"}`); r.Lag != 0 {
+		t.Errorf("to a time to come: %+v", r)
+	}
+	if r := one.seek("seek", "", `"earliest"`); r.Lag != 5 || r.Again != 5 {
+		t.Errorf("to the beginning: %+v", r)
+	}
+	if r := one.seek("seek", "", `"latest"`); r.Lag != 0 || r.Skipped != 5 {
+		t.Errorf("to the end: %+v", r)
+	}
+	crash(t, c, "seek")
+	if late := one.receive("seek", "g", "wait=100ms"); len(late) != 0 {
+		t.Errorf("skipped, and came: %+v", late)
+	}
+	one.publish("seek", "new")
+	one.settle("ack", one.receiveN("seek", "g", 1, ""), "")
+}
+
+func snapshotOverCrash(t *testing.T, c *Cluster) {
+	one := via(t, c, 1)
+	one.topic("snap", `{"partitions":1}`)
+	one.publishMany("snap", "v", 4)
+	got := one.receiveN("snap", "g", 4, "")
+	one.settle("ack", got[1:2], "")
+	one.settle("reject", got[3:], "")
+	const path = "/v1/topics/snap/groups/g/snapshots"
+	one.call(201, "POST", path, `{"name":"before"}`, nil)
+	one.call(412, "POST", path, `{"name":"before"}`, nil)
+	one.settle("ack", []message{got[0], got[2]}, "")
+	one.publish("snap", "later")
+	one.settle("ack", one.receiveN("snap", "g", 1, ""), "")
+	crash(t, c, "snap")
+	if r := one.seek("snap", "", `{"snapshot":"before"}`); r.Lag != 3 || r.Again != 3 {
+		t.Errorf("back to the snapshot: %+v", r)
+	}
+	crash(t, c, "snap")
+	again := one.receiveN("snap", "g", 3, "")
+	want := []string{got[0].Value, got[2].Value, "later"}
+	slices.Sort(want)
+	if !slices.Equal(values(again), want) {
+		t.Errorf("after the snapshot %v came, want %v", values(again), want)
+	}
+	if g := one.group("snap", "g"); g.Dead != 1 {
+		t.Errorf("the dead letter: %+v", g)
+	}
+	one.settle("ack", again, "")
+	var list struct{ Snapshots []struct{ Name string } }
+	if one.call(200, "GET", path, "", &list); len(list.Snapshots) != 1 || list.Snapshots[0].Name != "before" {
+		t.Errorf("the list: %+v", list)
+	}
+	one.call(200, "DELETE", path+"/before", "", nil)
+	one.call(404, "POST", "/v1/topics/snap/groups/g/seek", `{"to":{"snapshot":"before"}}`, nil)
 }

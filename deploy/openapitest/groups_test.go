@@ -31,4 +31,18 @@ func TestGroupsAtWorkFitTheDocument(t *testing.T) {
 	l.call(422, "POST", group+"/redrive", `{"filter":{"ids":["nonsense"]}}`)
 	l.call(200, "DELETE", group+"/dead?ids="+got[2].ID+"&dry_run=true", "")
 	l.call(200, "DELETE", group+"/dead", "")
+
+	l.call(201, "POST", group+"/snapshots", `{"name":"before"}`)
+	l.call(412, "POST", group+"/snapshots", `{"name":"before"}`)
+	l.call(200, "GET", group+"/snapshots", "")
+	l.call(200, "GET", group+"/snapshots/before", "")
+	l.call(200, "POST", group+"/seek?dry_run=true", `{"to":"earliest"}`)
+	l.call(200, "POST", group+"/seek", `{"to":{"offset":1,"partition":0}}`)
+	l.call(200, "POST", group+"/seek", `{"to":{"time":"2026-01-01T00:00:00Z"}}`)
+	l.call(200, "POST", group+"/seek", `{"to":{"snapshot":"before"}}`)
+	l.call(416, "POST", group+"/seek", `{"to":{"offset":99,"partition":0}}`)
+	l.call(200, "DELETE", group+"/snapshots/before", "")
+	l.call(404, "DELETE", group+"/snapshots/before", "")
+	l.call(200, "PUT", group, `{"filter":{"type":{"prefix":"order."},"region":["eu","us"],"tenant":"acme"}}`)
+	l.call(200, "GET", group, "")
 }

@@ -31,6 +31,7 @@ const (
 	PartitionNotFound   Code = 34
 	MethodNotAllowed    Code = 35
 	WebhookNotFound     Code = 36
+	SnapshotNotFound    Code = 37
 	IdempotencyConflict Code = 40
 	ReceiptStale        Code = 41
 	AlreadyReleased     Code = 42
@@ -87,6 +88,7 @@ var table = map[Code]row{
 	MessageNotFound:     {"message_not_found", 404, false, "There is no such message, or it is no longer kept."},
 	PartitionNotFound:   {"partition_not_found", 404, false, "The topic has no such partition."},
 	WebhookNotFound:     {"webhook_not_found", 404, false, "The topic has no such webhook; create it with PUT."},
+	SnapshotNotFound:    {"snapshot_not_found", 404, false, "The group has no snapshot of this name; GET its snapshots."},
 	MethodNotAllowed:    {"method_not_allowed", 405, false, "The path exists, but not with this method; see Allow."},
 	IdempotencyConflict: {"idempotency_conflict", 409, false, "The same idempotency key was used for other bytes."},
 	ReceiptStale:        {"receipt_stale", 409, false, "The lease is over and the message is settled or with another consumer; drop this delivery."},

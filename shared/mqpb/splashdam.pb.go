@@ -2159,6 +2159,514 @@ func (x *DeadLettersResponse) GetNext() uint64 {
 	return 0
 }
 
+type SeekRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partitions    []*Partition           `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Group         uint64                 `protobuf:"varint,2,opt,name=group,proto3" json:"group,omitempty"`
+	To            string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`      // earliest, latest, time, offset or snapshot
+	Time          int64                  `protobuf:"varint,4,opt,name=time,proto3" json:"time,omitempty"` // Unix ns
+	Offset        uint64                 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
+	Snapshot      string                 `protobuf:"bytes,6,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	DryRun        bool                   `protobuf:"varint,7,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeekRequest) Reset() {
+	*x = SeekRequest{}
+	mi := &file_splashdam_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeekRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeekRequest) ProtoMessage() {}
+
+func (x *SeekRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeekRequest.ProtoReflect.Descriptor instead.
+func (*SeekRequest) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *SeekRequest) GetPartitions() []*Partition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *SeekRequest) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *SeekRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *SeekRequest) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *SeekRequest) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *SeekRequest) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
+func (x *SeekRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type SeekResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Results       []*SeekResult          `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeekResponse) Reset() {
+	*x = SeekResponse{}
+	mi := &file_splashdam_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeekResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeekResponse) ProtoMessage() {}
+
+func (x *SeekResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeekResponse.ProtoReflect.Descriptor instead.
+func (*SeekResponse) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *SeekResponse) GetResults() []*SeekResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type SeekResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Code          uint32                 `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
+	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	From          uint64                 `protobuf:"varint,4,opt,name=from,proto3" json:"from,omitempty"`
+	To            uint64                 `protobuf:"varint,5,opt,name=to,proto3" json:"to,omitempty"`   // the lowest offset that is not settled, before and after
+	Lag           uint64                 `protobuf:"varint,6,opt,name=lag,proto3" json:"lag,omitempty"` // not settled after it
+	Again         uint64                 `protobuf:"varint,7,opt,name=again,proto3" json:"again,omitempty"`
+	Skipped       uint64                 `protobuf:"varint,8,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	InFlight      uint64                 `protobuf:"varint,9,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	DeadAgain     uint64                 `protobuf:"varint,10,opt,name=dead_again,json=deadAgain,proto3" json:"dead_again,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeekResult) Reset() {
+	*x = SeekResult{}
+	mi := &file_splashdam_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeekResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeekResult) ProtoMessage() {}
+
+func (x *SeekResult) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeekResult.ProtoReflect.Descriptor instead.
+func (*SeekResult) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *SeekResult) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *SeekResult) GetCode() uint32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *SeekResult) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *SeekResult) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *SeekResult) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *SeekResult) GetLag() uint64 {
+	if x != nil {
+		return x.Lag
+	}
+	return 0
+}
+
+func (x *SeekResult) GetAgain() uint64 {
+	if x != nil {
+		return x.Again
+	}
+	return 0
+}
+
+func (x *SeekResult) GetSkipped() uint64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *SeekResult) GetInFlight() uint64 {
+	if x != nil {
+		return x.InFlight
+	}
+	return 0
+}
+
+func (x *SeekResult) GetDeadAgain() uint64 {
+	if x != nil {
+		return x.DeadAgain
+	}
+	return 0
+}
+
+type SnapshotsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partitions    []*Partition           `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Group         uint64                 `protobuf:"varint,2,opt,name=group,proto3" json:"group,omitempty"`
+	Act           string                 `protobuf:"bytes,3,opt,name=act,proto3" json:"act,omitempty"` // create, delete or list
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	Made          int64                  `protobuf:"varint,5,opt,name=made,proto3" json:"made,omitempty"` // Unix ns; a create that is repeated with the same time is one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotsRequest) Reset() {
+	*x = SnapshotsRequest{}
+	mi := &file_splashdam_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotsRequest) ProtoMessage() {}
+
+func (x *SnapshotsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotsRequest.ProtoReflect.Descriptor instead.
+func (*SnapshotsRequest) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *SnapshotsRequest) GetPartitions() []*Partition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *SnapshotsRequest) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *SnapshotsRequest) GetAct() string {
+	if x != nil {
+		return x.Act
+	}
+	return ""
+}
+
+func (x *SnapshotsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SnapshotsRequest) GetMade() int64 {
+	if x != nil {
+		return x.Made
+	}
+	return 0
+}
+
+type SnapshotsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Results       []*PartitionSnapshots  `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotsResponse) Reset() {
+	*x = SnapshotsResponse{}
+	mi := &file_splashdam_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotsResponse) ProtoMessage() {}
+
+func (x *SnapshotsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotsResponse.ProtoReflect.Descriptor instead.
+func (*SnapshotsResponse) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *SnapshotsResponse) GetResults() []*PartitionSnapshots {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type PartitionSnapshots struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Code          uint32                 `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
+	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	Snapshots     []*Snapshot            `protobuf:"bytes,4,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartitionSnapshots) Reset() {
+	*x = PartitionSnapshots{}
+	mi := &file_splashdam_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartitionSnapshots) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartitionSnapshots) ProtoMessage() {}
+
+func (x *PartitionSnapshots) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartitionSnapshots.ProtoReflect.Descriptor instead.
+func (*PartitionSnapshots) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *PartitionSnapshots) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *PartitionSnapshots) GetCode() uint32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *PartitionSnapshots) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *PartitionSnapshots) GetSnapshots() []*Snapshot {
+	if x != nil {
+		return x.Snapshots
+	}
+	return nil
+}
+
+type Snapshot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Made          int64                  `protobuf:"varint,2,opt,name=made,proto3" json:"made,omitempty"`
+	Low           uint64                 `protobuf:"varint,3,opt,name=low,proto3" json:"low,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Snapshot) Reset() {
+	*x = Snapshot{}
+	mi := &file_splashdam_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Snapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Snapshot) ProtoMessage() {}
+
+func (x *Snapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
+func (*Snapshot) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *Snapshot) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Snapshot) GetMade() int64 {
+	if x != nil {
+		return x.Made
+	}
+	return 0
+}
+
+func (x *Snapshot) GetLow() uint64 {
+	if x != nil {
+		return x.Low
+	}
+	return 0
+}
+
+func (x *Snapshot) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 type ExplainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -2170,7 +2678,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_splashdam_proto_msgTypes[32]
+	mi := &file_splashdam_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2690,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[32]
+	mi := &file_splashdam_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2703,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{32}
+	return file_splashdam_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ExplainRequest) GetPartition() *Partition {
@@ -2238,7 +2746,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_splashdam_proto_msgTypes[33]
+	mi := &file_splashdam_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2758,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[33]
+	mi := &file_splashdam_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2771,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{33}
+	return file_splashdam_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ExplainResponse) GetState() string {
@@ -2353,7 +2861,7 @@ type LaneCount struct {
 
 func (x *LaneCount) Reset() {
 	*x = LaneCount{}
-	mi := &file_splashdam_proto_msgTypes[34]
+	mi := &file_splashdam_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2873,7 @@ func (x *LaneCount) String() string {
 func (*LaneCount) ProtoMessage() {}
 
 func (x *LaneCount) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[34]
+	mi := &file_splashdam_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2886,7 @@ func (x *LaneCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneCount.ProtoReflect.Descriptor instead.
 func (*LaneCount) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{34}
+	return file_splashdam_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LaneCount) GetLane() string {
@@ -2404,7 +2912,7 @@ type PartitionFiguresRequest struct {
 
 func (x *PartitionFiguresRequest) Reset() {
 	*x = PartitionFiguresRequest{}
-	mi := &file_splashdam_proto_msgTypes[35]
+	mi := &file_splashdam_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2416,7 +2924,7 @@ func (x *PartitionFiguresRequest) String() string {
 func (*PartitionFiguresRequest) ProtoMessage() {}
 
 func (x *PartitionFiguresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[35]
+	mi := &file_splashdam_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2429,7 +2937,7 @@ func (x *PartitionFiguresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFiguresRequest.ProtoReflect.Descriptor instead.
 func (*PartitionFiguresRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{35}
+	return file_splashdam_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PartitionFiguresRequest) GetPartitions() []*Partition {
@@ -2448,7 +2956,7 @@ type PartitionFiguresResponse struct {
 
 func (x *PartitionFiguresResponse) Reset() {
 	*x = PartitionFiguresResponse{}
-	mi := &file_splashdam_proto_msgTypes[36]
+	mi := &file_splashdam_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2968,7 @@ func (x *PartitionFiguresResponse) String() string {
 func (*PartitionFiguresResponse) ProtoMessage() {}
 
 func (x *PartitionFiguresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[36]
+	mi := &file_splashdam_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2981,7 @@ func (x *PartitionFiguresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFiguresResponse.ProtoReflect.Descriptor instead.
 func (*PartitionFiguresResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{36}
+	return file_splashdam_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PartitionFiguresResponse) GetFigures() []*PartitionFigures {
@@ -2506,7 +3014,7 @@ type PartitionFigures struct {
 
 func (x *PartitionFigures) Reset() {
 	*x = PartitionFigures{}
-	mi := &file_splashdam_proto_msgTypes[37]
+	mi := &file_splashdam_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2518,7 +3026,7 @@ func (x *PartitionFigures) String() string {
 func (*PartitionFigures) ProtoMessage() {}
 
 func (x *PartitionFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[37]
+	mi := &file_splashdam_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2531,7 +3039,7 @@ func (x *PartitionFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFigures.ProtoReflect.Descriptor instead.
 func (*PartitionFigures) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{37}
+	return file_splashdam_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PartitionFigures) GetPartition() *Partition {
@@ -2650,7 +3158,7 @@ type FollowerFigures struct {
 
 func (x *FollowerFigures) Reset() {
 	*x = FollowerFigures{}
-	mi := &file_splashdam_proto_msgTypes[38]
+	mi := &file_splashdam_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2662,7 +3170,7 @@ func (x *FollowerFigures) String() string {
 func (*FollowerFigures) ProtoMessage() {}
 
 func (x *FollowerFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[38]
+	mi := &file_splashdam_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2675,7 +3183,7 @@ func (x *FollowerFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerFigures.ProtoReflect.Descriptor instead.
 func (*FollowerFigures) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{38}
+	return file_splashdam_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FollowerFigures) GetNode() string {
@@ -2711,7 +3219,7 @@ type ChangeScheduledRequest struct {
 
 func (x *ChangeScheduledRequest) Reset() {
 	*x = ChangeScheduledRequest{}
-	mi := &file_splashdam_proto_msgTypes[39]
+	mi := &file_splashdam_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +3231,7 @@ func (x *ChangeScheduledRequest) String() string {
 func (*ChangeScheduledRequest) ProtoMessage() {}
 
 func (x *ChangeScheduledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[39]
+	mi := &file_splashdam_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +3244,7 @@ func (x *ChangeScheduledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeScheduledRequest.ProtoReflect.Descriptor instead.
 func (*ChangeScheduledRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{39}
+	return file_splashdam_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ChangeScheduledRequest) GetPartition() *Partition {
@@ -2776,7 +3284,7 @@ type ChangeScheduledResponse struct {
 
 func (x *ChangeScheduledResponse) Reset() {
 	*x = ChangeScheduledResponse{}
-	mi := &file_splashdam_proto_msgTypes[40]
+	mi := &file_splashdam_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2788,7 +3296,7 @@ func (x *ChangeScheduledResponse) String() string {
 func (*ChangeScheduledResponse) ProtoMessage() {}
 
 func (x *ChangeScheduledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[40]
+	mi := &file_splashdam_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2801,7 +3309,7 @@ func (x *ChangeScheduledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeScheduledResponse.ProtoReflect.Descriptor instead.
 func (*ChangeScheduledResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{40}
+	return file_splashdam_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ChangeScheduledResponse) GetDue() int64 {
@@ -2823,7 +3331,7 @@ type ListScheduledRequest struct {
 
 func (x *ListScheduledRequest) Reset() {
 	*x = ListScheduledRequest{}
-	mi := &file_splashdam_proto_msgTypes[41]
+	mi := &file_splashdam_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2835,7 +3343,7 @@ func (x *ListScheduledRequest) String() string {
 func (*ListScheduledRequest) ProtoMessage() {}
 
 func (x *ListScheduledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[41]
+	mi := &file_splashdam_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2848,7 +3356,7 @@ func (x *ListScheduledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScheduledRequest.ProtoReflect.Descriptor instead.
 func (*ListScheduledRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{41}
+	return file_splashdam_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListScheduledRequest) GetPartition() *Partition {
@@ -2888,7 +3396,7 @@ type ListScheduledResponse struct {
 
 func (x *ListScheduledResponse) Reset() {
 	*x = ListScheduledResponse{}
-	mi := &file_splashdam_proto_msgTypes[42]
+	mi := &file_splashdam_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2900,7 +3408,7 @@ func (x *ListScheduledResponse) String() string {
 func (*ListScheduledResponse) ProtoMessage() {}
 
 func (x *ListScheduledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[42]
+	mi := &file_splashdam_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2913,7 +3421,7 @@ func (x *ListScheduledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScheduledResponse.ProtoReflect.Descriptor instead.
 func (*ListScheduledResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{42}
+	return file_splashdam_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListScheduledResponse) GetPending() []*PendingSchedule {
@@ -2933,7 +3441,7 @@ type PendingSchedule struct {
 
 func (x *PendingSchedule) Reset() {
 	*x = PendingSchedule{}
-	mi := &file_splashdam_proto_msgTypes[43]
+	mi := &file_splashdam_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2945,7 +3453,7 @@ func (x *PendingSchedule) String() string {
 func (*PendingSchedule) ProtoMessage() {}
 
 func (x *PendingSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[43]
+	mi := &file_splashdam_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2958,7 +3466,7 @@ func (x *PendingSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingSchedule.ProtoReflect.Descriptor instead.
 func (*PendingSchedule) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{43}
+	return file_splashdam_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PendingSchedule) GetNumber() uint64 {
@@ -2985,7 +3493,7 @@ type FindScheduledRequest struct {
 
 func (x *FindScheduledRequest) Reset() {
 	*x = FindScheduledRequest{}
-	mi := &file_splashdam_proto_msgTypes[44]
+	mi := &file_splashdam_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2997,7 +3505,7 @@ func (x *FindScheduledRequest) String() string {
 func (*FindScheduledRequest) ProtoMessage() {}
 
 func (x *FindScheduledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[44]
+	mi := &file_splashdam_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3010,7 +3518,7 @@ func (x *FindScheduledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindScheduledRequest.ProtoReflect.Descriptor instead.
 func (*FindScheduledRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{44}
+	return file_splashdam_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *FindScheduledRequest) GetPartition() *Partition {
@@ -3040,7 +3548,7 @@ type FindScheduledResponse struct {
 
 func (x *FindScheduledResponse) Reset() {
 	*x = FindScheduledResponse{}
-	mi := &file_splashdam_proto_msgTypes[45]
+	mi := &file_splashdam_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3052,7 +3560,7 @@ func (x *FindScheduledResponse) String() string {
 func (*FindScheduledResponse) ProtoMessage() {}
 
 func (x *FindScheduledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[45]
+	mi := &file_splashdam_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3065,7 +3573,7 @@ func (x *FindScheduledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindScheduledResponse.ProtoReflect.Descriptor instead.
 func (*FindScheduledResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{45}
+	return file_splashdam_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *FindScheduledResponse) GetReleased() bool {
@@ -3115,7 +3623,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_splashdam_proto_msgTypes[46]
+	mi := &file_splashdam_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3635,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[46]
+	mi := &file_splashdam_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3648,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{46}
+	return file_splashdam_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TraceRequest) GetPartition() *Partition {
@@ -3184,7 +3692,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_splashdam_proto_msgTypes[47]
+	mi := &file_splashdam_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3704,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[47]
+	mi := &file_splashdam_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3717,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{47}
+	return file_splashdam_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *TraceResponse) GetEvents() []*TraceEvent {
@@ -3267,7 +3775,7 @@ type TraceEvent struct {
 
 func (x *TraceEvent) Reset() {
 	*x = TraceEvent{}
-	mi := &file_splashdam_proto_msgTypes[48]
+	mi := &file_splashdam_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3279,7 +3787,7 @@ func (x *TraceEvent) String() string {
 func (*TraceEvent) ProtoMessage() {}
 
 func (x *TraceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[48]
+	mi := &file_splashdam_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3292,7 +3800,7 @@ func (x *TraceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceEvent.ProtoReflect.Descriptor instead.
 func (*TraceEvent) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{48}
+	return file_splashdam_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TraceEvent) GetAt() int64 {
@@ -3393,7 +3901,7 @@ type TraceGroup struct {
 
 func (x *TraceGroup) Reset() {
 	*x = TraceGroup{}
-	mi := &file_splashdam_proto_msgTypes[49]
+	mi := &file_splashdam_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3405,7 +3913,7 @@ func (x *TraceGroup) String() string {
 func (*TraceGroup) ProtoMessage() {}
 
 func (x *TraceGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[49]
+	mi := &file_splashdam_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3418,7 +3926,7 @@ func (x *TraceGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceGroup.ProtoReflect.Descriptor instead.
 func (*TraceGroup) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{49}
+	return file_splashdam_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TraceGroup) GetGroup() uint64 {
@@ -3474,7 +3982,7 @@ type SettlementsRequest struct {
 
 func (x *SettlementsRequest) Reset() {
 	*x = SettlementsRequest{}
-	mi := &file_splashdam_proto_msgTypes[50]
+	mi := &file_splashdam_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3994,7 @@ func (x *SettlementsRequest) String() string {
 func (*SettlementsRequest) ProtoMessage() {}
 
 func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[50]
+	mi := &file_splashdam_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +4007,7 @@ func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsRequest.ProtoReflect.Descriptor instead.
 func (*SettlementsRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{50}
+	return file_splashdam_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SettlementsRequest) GetPartition() *Partition {
@@ -3532,7 +4040,7 @@ type SettlementsResponse struct {
 
 func (x *SettlementsResponse) Reset() {
 	*x = SettlementsResponse{}
-	mi := &file_splashdam_proto_msgTypes[51]
+	mi := &file_splashdam_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3544,7 +4052,7 @@ func (x *SettlementsResponse) String() string {
 func (*SettlementsResponse) ProtoMessage() {}
 
 func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[51]
+	mi := &file_splashdam_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3557,7 +4065,7 @@ func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsResponse.ProtoReflect.Descriptor instead.
 func (*SettlementsResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{51}
+	return file_splashdam_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SettlementsResponse) GetSettlements() []*Settlement {
@@ -3580,7 +4088,7 @@ type Settlement struct {
 
 func (x *Settlement) Reset() {
 	*x = Settlement{}
-	mi := &file_splashdam_proto_msgTypes[52]
+	mi := &file_splashdam_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3592,7 +4100,7 @@ func (x *Settlement) String() string {
 func (*Settlement) ProtoMessage() {}
 
 func (x *Settlement) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[52]
+	mi := &file_splashdam_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3605,7 +4113,7 @@ func (x *Settlement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settlement.ProtoReflect.Descriptor instead.
 func (*Settlement) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{52}
+	return file_splashdam_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Settlement) GetOffset() uint64 {
@@ -3656,7 +4164,7 @@ type ReadSegmentRequest struct {
 
 func (x *ReadSegmentRequest) Reset() {
 	*x = ReadSegmentRequest{}
-	mi := &file_splashdam_proto_msgTypes[53]
+	mi := &file_splashdam_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3668,7 +4176,7 @@ func (x *ReadSegmentRequest) String() string {
 func (*ReadSegmentRequest) ProtoMessage() {}
 
 func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[53]
+	mi := &file_splashdam_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3681,7 +4189,7 @@ func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentRequest.ProtoReflect.Descriptor instead.
 func (*ReadSegmentRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{53}
+	return file_splashdam_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ReadSegmentRequest) GetSegment() uint64 {
@@ -3730,7 +4238,7 @@ type ReadSegmentResponse struct {
 
 func (x *ReadSegmentResponse) Reset() {
 	*x = ReadSegmentResponse{}
-	mi := &file_splashdam_proto_msgTypes[54]
+	mi := &file_splashdam_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3742,7 +4250,7 @@ func (x *ReadSegmentResponse) String() string {
 func (*ReadSegmentResponse) ProtoMessage() {}
 
 func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[54]
+	mi := &file_splashdam_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3755,7 +4263,7 @@ func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentResponse.ProtoReflect.Descriptor instead.
 func (*ReadSegmentResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{54}
+	return file_splashdam_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ReadSegmentResponse) GetKnown() bool {
@@ -3791,7 +4299,7 @@ type CopyEntriesRequest struct {
 
 func (x *CopyEntriesRequest) Reset() {
 	*x = CopyEntriesRequest{}
-	mi := &file_splashdam_proto_msgTypes[55]
+	mi := &file_splashdam_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3803,7 +4311,7 @@ func (x *CopyEntriesRequest) String() string {
 func (*CopyEntriesRequest) ProtoMessage() {}
 
 func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[55]
+	mi := &file_splashdam_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3816,7 +4324,7 @@ func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesRequest.ProtoReflect.Descriptor instead.
 func (*CopyEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{55}
+	return file_splashdam_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CopyEntriesRequest) GetSegment() uint64 {
@@ -3858,7 +4366,7 @@ type CopyEntriesResponse struct {
 
 func (x *CopyEntriesResponse) Reset() {
 	*x = CopyEntriesResponse{}
-	mi := &file_splashdam_proto_msgTypes[56]
+	mi := &file_splashdam_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3870,7 +4378,7 @@ func (x *CopyEntriesResponse) String() string {
 func (*CopyEntriesResponse) ProtoMessage() {}
 
 func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[56]
+	mi := &file_splashdam_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3883,7 +4391,7 @@ func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesResponse.ProtoReflect.Descriptor instead.
 func (*CopyEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{56}
+	return file_splashdam_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CopyEntriesResponse) GetKnown() bool {
@@ -3916,7 +4424,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_splashdam_proto_msgTypes[57]
+	mi := &file_splashdam_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3928,7 +4436,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[57]
+	mi := &file_splashdam_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3941,7 +4449,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{57}
+	return file_splashdam_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *InventoryRequest) GetAfter() uint64 {
@@ -3964,7 +4472,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_splashdam_proto_msgTypes[58]
+	mi := &file_splashdam_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3976,7 +4484,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[58]
+	mi := &file_splashdam_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3989,7 +4497,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{58}
+	return file_splashdam_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *InventoryResponse) GetNode() *Incarnation {
@@ -4040,7 +4548,7 @@ type HeldSegment struct {
 
 func (x *HeldSegment) Reset() {
 	*x = HeldSegment{}
-	mi := &file_splashdam_proto_msgTypes[59]
+	mi := &file_splashdam_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4052,7 +4560,7 @@ func (x *HeldSegment) String() string {
 func (*HeldSegment) ProtoMessage() {}
 
 func (x *HeldSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[59]
+	mi := &file_splashdam_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4065,7 +4573,7 @@ func (x *HeldSegment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldSegment.ProtoReflect.Descriptor instead.
 func (*HeldSegment) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{59}
+	return file_splashdam_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *HeldSegment) GetSegment() *Segment {
@@ -4275,7 +4783,53 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x13DeadLettersResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\x04R\amatched\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\x04R\x04next\"u\n" +
+	"\x04next\x18\x03 \x01(\x04R\x04next\"\xcd\x01\n" +
+	"\vSeekRequest\x127\n" +
+	"\n" +
+	"partitions\x18\x01 \x03(\v2\x17.splashdam.v1.PartitionR\n" +
+	"partitions\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\x04R\x05group\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12\x12\n" +
+	"\x04time\x18\x04 \x01(\x03R\x04time\x12\x16\n" +
+	"\x06offset\x18\x05 \x01(\x04R\x06offset\x12\x1a\n" +
+	"\bsnapshot\x18\x06 \x01(\tR\bsnapshot\x12\x17\n" +
+	"\adry_run\x18\a \x01(\bR\x06dryRun\"B\n" +
+	"\fSeekResponse\x122\n" +
+	"\aresults\x18\x01 \x03(\v2\x18.splashdam.v1.SeekResultR\aresults\"\x91\x02\n" +
+	"\n" +
+	"SeekResult\x125\n" +
+	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\rR\x04code\x12\x16\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x12\n" +
+	"\x04from\x18\x04 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x05 \x01(\x04R\x02to\x12\x10\n" +
+	"\x03lag\x18\x06 \x01(\x04R\x03lag\x12\x14\n" +
+	"\x05again\x18\a \x01(\x04R\x05again\x12\x18\n" +
+	"\askipped\x18\b \x01(\x04R\askipped\x12\x1b\n" +
+	"\tin_flight\x18\t \x01(\x04R\binFlight\x12\x1d\n" +
+	"\n" +
+	"dead_again\x18\n" +
+	" \x01(\x04R\tdeadAgain\"\x9b\x01\n" +
+	"\x10SnapshotsRequest\x127\n" +
+	"\n" +
+	"partitions\x18\x01 \x03(\v2\x17.splashdam.v1.PartitionR\n" +
+	"partitions\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\x04R\x05group\x12\x10\n" +
+	"\x03act\x18\x03 \x01(\tR\x03act\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x12\x12\n" +
+	"\x04made\x18\x05 \x01(\x03R\x04made\"O\n" +
+	"\x11SnapshotsResponse\x12:\n" +
+	"\aresults\x18\x01 \x03(\v2 .splashdam.v1.PartitionSnapshotsR\aresults\"\xad\x01\n" +
+	"\x12PartitionSnapshots\x125\n" +
+	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\rR\x04code\x12\x16\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\x124\n" +
+	"\tsnapshots\x18\x04 \x03(\v2\x16.splashdam.v1.SnapshotR\tsnapshots\"Z\n" +
+	"\bSnapshot\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04made\x18\x02 \x01(\x03R\x04made\x12\x10\n" +
+	"\x03low\x18\x03 \x01(\x04R\x03low\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\"u\n" +
 	"\x0eExplainRequest\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x04R\x05group\x12\x16\n" +
@@ -4429,7 +4983,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x04tail\x18\x02 \x01(\v2\x16.splashdam.v1.PositionR\x04tail\x12\x14\n" +
 	"\x05ended\x18\x03 \x01(\bR\x05ended\x12(\n" +
 	"\x03end\x18\x04 \x01(\v2\x16.splashdam.v1.PositionR\x03end\x12\x18\n" +
-	"\adamaged\x18\x05 \x01(\bR\adamaged2\xab\f\n" +
+	"\adamaged\x18\x05 \x01(\bR\adamaged2\xb8\r\n" +
 	"\aLogNode\x123\n" +
 	"\aGateway\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x120\n" +
 	"\x04Peer\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x12@\n" +
@@ -4440,7 +4994,9 @@ const file_splashdam_proto_rawDesc = "" +
 	"\vDeleteGroup\x12 .splashdam.v1.DeleteGroupRequest\x1a!.splashdam.v1.DeleteGroupResponse\x12U\n" +
 	"\fGroupFigures\x12!.splashdam.v1.GroupFiguresRequest\x1a\".splashdam.v1.GroupFiguresResponse\x12U\n" +
 	"\fHeldMessages\x12!.splashdam.v1.HeldMessagesRequest\x1a\".splashdam.v1.HeldMessagesResponse\x12R\n" +
-	"\vDeadLetters\x12 .splashdam.v1.DeadLettersRequest\x1a!.splashdam.v1.DeadLettersResponse\x12F\n" +
+	"\vDeadLetters\x12 .splashdam.v1.DeadLettersRequest\x1a!.splashdam.v1.DeadLettersResponse\x12=\n" +
+	"\x04Seek\x12\x19.splashdam.v1.SeekRequest\x1a\x1a.splashdam.v1.SeekResponse\x12L\n" +
+	"\tSnapshots\x12\x1e.splashdam.v1.SnapshotsRequest\x1a\x1f.splashdam.v1.SnapshotsResponse\x12F\n" +
 	"\aExplain\x12\x1c.splashdam.v1.ExplainRequest\x1a\x1d.splashdam.v1.ExplainResponse\x12a\n" +
 	"\x10PartitionFigures\x12%.splashdam.v1.PartitionFiguresRequest\x1a&.splashdam.v1.PartitionFiguresResponse\x12^\n" +
 	"\x0fChangeScheduled\x12$.splashdam.v1.ChangeScheduledRequest\x1a%.splashdam.v1.ChangeScheduledResponse\x12X\n" +
@@ -4464,7 +5020,7 @@ func file_splashdam_proto_rawDescGZIP() []byte {
 	return file_splashdam_proto_rawDescData
 }
 
-var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_splashdam_proto_goTypes = []any{
 	(*Raw)(nil),                      // 0: splashdam.v1.Raw
 	(*Partition)(nil),                // 1: splashdam.v1.Partition
@@ -4498,34 +5054,41 @@ var file_splashdam_proto_goTypes = []any{
 	(*DeadFilter)(nil),               // 29: splashdam.v1.DeadFilter
 	(*DeadLettersRequest)(nil),       // 30: splashdam.v1.DeadLettersRequest
 	(*DeadLettersResponse)(nil),      // 31: splashdam.v1.DeadLettersResponse
-	(*ExplainRequest)(nil),           // 32: splashdam.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 33: splashdam.v1.ExplainResponse
-	(*LaneCount)(nil),                // 34: splashdam.v1.LaneCount
-	(*PartitionFiguresRequest)(nil),  // 35: splashdam.v1.PartitionFiguresRequest
-	(*PartitionFiguresResponse)(nil), // 36: splashdam.v1.PartitionFiguresResponse
-	(*PartitionFigures)(nil),         // 37: splashdam.v1.PartitionFigures
-	(*FollowerFigures)(nil),          // 38: splashdam.v1.FollowerFigures
-	(*ChangeScheduledRequest)(nil),   // 39: splashdam.v1.ChangeScheduledRequest
-	(*ChangeScheduledResponse)(nil),  // 40: splashdam.v1.ChangeScheduledResponse
-	(*ListScheduledRequest)(nil),     // 41: splashdam.v1.ListScheduledRequest
-	(*ListScheduledResponse)(nil),    // 42: splashdam.v1.ListScheduledResponse
-	(*PendingSchedule)(nil),          // 43: splashdam.v1.PendingSchedule
-	(*FindScheduledRequest)(nil),     // 44: splashdam.v1.FindScheduledRequest
-	(*FindScheduledResponse)(nil),    // 45: splashdam.v1.FindScheduledResponse
-	(*TraceRequest)(nil),             // 46: splashdam.v1.TraceRequest
-	(*TraceResponse)(nil),            // 47: splashdam.v1.TraceResponse
-	(*TraceEvent)(nil),               // 48: splashdam.v1.TraceEvent
-	(*TraceGroup)(nil),               // 49: splashdam.v1.TraceGroup
-	(*SettlementsRequest)(nil),       // 50: splashdam.v1.SettlementsRequest
-	(*SettlementsResponse)(nil),      // 51: splashdam.v1.SettlementsResponse
-	(*Settlement)(nil),               // 52: splashdam.v1.Settlement
-	(*ReadSegmentRequest)(nil),       // 53: splashdam.v1.ReadSegmentRequest
-	(*ReadSegmentResponse)(nil),      // 54: splashdam.v1.ReadSegmentResponse
-	(*CopyEntriesRequest)(nil),       // 55: splashdam.v1.CopyEntriesRequest
-	(*CopyEntriesResponse)(nil),      // 56: splashdam.v1.CopyEntriesResponse
-	(*InventoryRequest)(nil),         // 57: splashdam.v1.InventoryRequest
-	(*InventoryResponse)(nil),        // 58: splashdam.v1.InventoryResponse
-	(*HeldSegment)(nil),              // 59: splashdam.v1.HeldSegment
+	(*SeekRequest)(nil),              // 32: splashdam.v1.SeekRequest
+	(*SeekResponse)(nil),             // 33: splashdam.v1.SeekResponse
+	(*SeekResult)(nil),               // 34: splashdam.v1.SeekResult
+	(*SnapshotsRequest)(nil),         // 35: splashdam.v1.SnapshotsRequest
+	(*SnapshotsResponse)(nil),        // 36: splashdam.v1.SnapshotsResponse
+	(*PartitionSnapshots)(nil),       // 37: splashdam.v1.PartitionSnapshots
+	(*Snapshot)(nil),                 // 38: splashdam.v1.Snapshot
+	(*ExplainRequest)(nil),           // 39: splashdam.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 40: splashdam.v1.ExplainResponse
+	(*LaneCount)(nil),                // 41: splashdam.v1.LaneCount
+	(*PartitionFiguresRequest)(nil),  // 42: splashdam.v1.PartitionFiguresRequest
+	(*PartitionFiguresResponse)(nil), // 43: splashdam.v1.PartitionFiguresResponse
+	(*PartitionFigures)(nil),         // 44: splashdam.v1.PartitionFigures
+	(*FollowerFigures)(nil),          // 45: splashdam.v1.FollowerFigures
+	(*ChangeScheduledRequest)(nil),   // 46: splashdam.v1.ChangeScheduledRequest
+	(*ChangeScheduledResponse)(nil),  // 47: splashdam.v1.ChangeScheduledResponse
+	(*ListScheduledRequest)(nil),     // 48: splashdam.v1.ListScheduledRequest
+	(*ListScheduledResponse)(nil),    // 49: splashdam.v1.ListScheduledResponse
+	(*PendingSchedule)(nil),          // 50: splashdam.v1.PendingSchedule
+	(*FindScheduledRequest)(nil),     // 51: splashdam.v1.FindScheduledRequest
+	(*FindScheduledResponse)(nil),    // 52: splashdam.v1.FindScheduledResponse
+	(*TraceRequest)(nil),             // 53: splashdam.v1.TraceRequest
+	(*TraceResponse)(nil),            // 54: splashdam.v1.TraceResponse
+	(*TraceEvent)(nil),               // 55: splashdam.v1.TraceEvent
+	(*TraceGroup)(nil),               // 56: splashdam.v1.TraceGroup
+	(*SettlementsRequest)(nil),       // 57: splashdam.v1.SettlementsRequest
+	(*SettlementsResponse)(nil),      // 58: splashdam.v1.SettlementsResponse
+	(*Settlement)(nil),               // 59: splashdam.v1.Settlement
+	(*ReadSegmentRequest)(nil),       // 60: splashdam.v1.ReadSegmentRequest
+	(*ReadSegmentResponse)(nil),      // 61: splashdam.v1.ReadSegmentResponse
+	(*CopyEntriesRequest)(nil),       // 62: splashdam.v1.CopyEntriesRequest
+	(*CopyEntriesResponse)(nil),      // 63: splashdam.v1.CopyEntriesResponse
+	(*InventoryRequest)(nil),         // 64: splashdam.v1.InventoryRequest
+	(*InventoryResponse)(nil),        // 65: splashdam.v1.InventoryResponse
+	(*HeldSegment)(nil),              // 66: splashdam.v1.HeldSegment
 }
 var file_splashdam_proto_depIdxs = []int32{
 	1,  // 0: splashdam.v1.Segment.partition:type_name -> splashdam.v1.Partition
@@ -4559,77 +5122,88 @@ var file_splashdam_proto_depIdxs = []int32{
 	28, // 28: splashdam.v1.HeldMessagesResponse.messages:type_name -> splashdam.v1.HeldMessage
 	1,  // 29: splashdam.v1.DeadLettersRequest.partition:type_name -> splashdam.v1.Partition
 	29, // 30: splashdam.v1.DeadLettersRequest.filter:type_name -> splashdam.v1.DeadFilter
-	1,  // 31: splashdam.v1.ExplainRequest.partition:type_name -> splashdam.v1.Partition
-	34, // 32: splashdam.v1.ExplainResponse.ahead:type_name -> splashdam.v1.LaneCount
-	1,  // 33: splashdam.v1.PartitionFiguresRequest.partitions:type_name -> splashdam.v1.Partition
-	37, // 34: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
-	1,  // 35: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
-	38, // 36: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
-	1,  // 37: splashdam.v1.ChangeScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	1,  // 38: splashdam.v1.ListScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	43, // 39: splashdam.v1.ListScheduledResponse.pending:type_name -> splashdam.v1.PendingSchedule
-	1,  // 40: splashdam.v1.FindScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	1,  // 41: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
-	48, // 42: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
-	49, // 43: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
-	1,  // 44: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
-	52, // 45: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
-	2,  // 46: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
-	2,  // 47: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
-	2,  // 48: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
-	7,  // 49: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
-	2,  // 50: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
-	3,  // 51: splashdam.v1.InventoryResponse.node:type_name -> splashdam.v1.Incarnation
-	59, // 52: splashdam.v1.InventoryResponse.segments:type_name -> splashdam.v1.HeldSegment
-	7,  // 53: splashdam.v1.InventoryResponse.named:type_name -> splashdam.v1.Named
-	5,  // 54: splashdam.v1.HeldSegment.segment:type_name -> splashdam.v1.Segment
-	2,  // 55: splashdam.v1.HeldSegment.tail:type_name -> splashdam.v1.Position
-	2,  // 56: splashdam.v1.HeldSegment.end:type_name -> splashdam.v1.Position
-	0,  // 57: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
-	0,  // 58: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
-	6,  // 59: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
-	10, // 60: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
-	12, // 61: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
-	17, // 62: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
-	19, // 63: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
-	22, // 64: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
-	26, // 65: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
-	30, // 66: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
-	32, // 67: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
-	35, // 68: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
-	39, // 69: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
-	41, // 70: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
-	44, // 71: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
-	46, // 72: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
-	50, // 73: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
-	53, // 74: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
-	55, // 75: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
-	57, // 76: splashdam.v1.LogNode.Inventory:input_type -> splashdam.v1.InventoryRequest
-	0,  // 77: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
-	0,  // 78: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
-	8,  // 79: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
-	11, // 80: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
-	14, // 81: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
-	18, // 82: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
-	20, // 83: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
-	23, // 84: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
-	27, // 85: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
-	31, // 86: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
-	33, // 87: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
-	36, // 88: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
-	40, // 89: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
-	42, // 90: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
-	45, // 91: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
-	47, // 92: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
-	51, // 93: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
-	54, // 94: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
-	56, // 95: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
-	58, // 96: splashdam.v1.LogNode.Inventory:output_type -> splashdam.v1.InventoryResponse
-	77, // [77:97] is the sub-list for method output_type
-	57, // [57:77] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	1,  // 31: splashdam.v1.SeekRequest.partitions:type_name -> splashdam.v1.Partition
+	34, // 32: splashdam.v1.SeekResponse.results:type_name -> splashdam.v1.SeekResult
+	1,  // 33: splashdam.v1.SeekResult.partition:type_name -> splashdam.v1.Partition
+	1,  // 34: splashdam.v1.SnapshotsRequest.partitions:type_name -> splashdam.v1.Partition
+	37, // 35: splashdam.v1.SnapshotsResponse.results:type_name -> splashdam.v1.PartitionSnapshots
+	1,  // 36: splashdam.v1.PartitionSnapshots.partition:type_name -> splashdam.v1.Partition
+	38, // 37: splashdam.v1.PartitionSnapshots.snapshots:type_name -> splashdam.v1.Snapshot
+	1,  // 38: splashdam.v1.ExplainRequest.partition:type_name -> splashdam.v1.Partition
+	41, // 39: splashdam.v1.ExplainResponse.ahead:type_name -> splashdam.v1.LaneCount
+	1,  // 40: splashdam.v1.PartitionFiguresRequest.partitions:type_name -> splashdam.v1.Partition
+	44, // 41: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
+	1,  // 42: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
+	45, // 43: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
+	1,  // 44: splashdam.v1.ChangeScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	1,  // 45: splashdam.v1.ListScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	50, // 46: splashdam.v1.ListScheduledResponse.pending:type_name -> splashdam.v1.PendingSchedule
+	1,  // 47: splashdam.v1.FindScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	1,  // 48: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
+	55, // 49: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
+	56, // 50: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
+	1,  // 51: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
+	59, // 52: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
+	2,  // 53: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
+	2,  // 54: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
+	2,  // 55: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
+	7,  // 56: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
+	2,  // 57: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
+	3,  // 58: splashdam.v1.InventoryResponse.node:type_name -> splashdam.v1.Incarnation
+	66, // 59: splashdam.v1.InventoryResponse.segments:type_name -> splashdam.v1.HeldSegment
+	7,  // 60: splashdam.v1.InventoryResponse.named:type_name -> splashdam.v1.Named
+	5,  // 61: splashdam.v1.HeldSegment.segment:type_name -> splashdam.v1.Segment
+	2,  // 62: splashdam.v1.HeldSegment.tail:type_name -> splashdam.v1.Position
+	2,  // 63: splashdam.v1.HeldSegment.end:type_name -> splashdam.v1.Position
+	0,  // 64: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
+	0,  // 65: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
+	6,  // 66: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
+	10, // 67: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
+	12, // 68: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
+	17, // 69: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
+	19, // 70: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
+	22, // 71: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
+	26, // 72: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
+	30, // 73: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
+	32, // 74: splashdam.v1.LogNode.Seek:input_type -> splashdam.v1.SeekRequest
+	35, // 75: splashdam.v1.LogNode.Snapshots:input_type -> splashdam.v1.SnapshotsRequest
+	39, // 76: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
+	42, // 77: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
+	46, // 78: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
+	48, // 79: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
+	51, // 80: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
+	53, // 81: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
+	57, // 82: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
+	60, // 83: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
+	62, // 84: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
+	64, // 85: splashdam.v1.LogNode.Inventory:input_type -> splashdam.v1.InventoryRequest
+	0,  // 86: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
+	0,  // 87: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
+	8,  // 88: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
+	11, // 89: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
+	14, // 90: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
+	18, // 91: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
+	20, // 92: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
+	23, // 93: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
+	27, // 94: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
+	31, // 95: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
+	33, // 96: splashdam.v1.LogNode.Seek:output_type -> splashdam.v1.SeekResponse
+	36, // 97: splashdam.v1.LogNode.Snapshots:output_type -> splashdam.v1.SnapshotsResponse
+	40, // 98: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
+	43, // 99: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
+	47, // 100: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
+	49, // 101: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
+	52, // 102: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
+	54, // 103: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
+	58, // 104: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
+	61, // 105: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
+	63, // 106: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
+	65, // 107: splashdam.v1.LogNode.Inventory:output_type -> splashdam.v1.InventoryResponse
+	86, // [86:108] is the sub-list for method output_type
+	64, // [64:86] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_splashdam_proto_init() }
@@ -4643,7 +5217,7 @@ func file_splashdam_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_splashdam_proto_rawDesc), len(file_splashdam_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   60,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,6 +32,8 @@ const (
 	LogNode_GroupFigures_FullMethodName     = "/splashdam.v1.LogNode/GroupFigures"
 	LogNode_HeldMessages_FullMethodName     = "/splashdam.v1.LogNode/HeldMessages"
 	LogNode_DeadLetters_FullMethodName      = "/splashdam.v1.LogNode/DeadLetters"
+	LogNode_Seek_FullMethodName             = "/splashdam.v1.LogNode/Seek"
+	LogNode_Snapshots_FullMethodName        = "/splashdam.v1.LogNode/Snapshots"
 	LogNode_Explain_FullMethodName          = "/splashdam.v1.LogNode/Explain"
 	LogNode_PartitionFigures_FullMethodName = "/splashdam.v1.LogNode/PartitionFigures"
 	LogNode_ChangeScheduled_FullMethodName  = "/splashdam.v1.LogNode/ChangeScheduled"
@@ -64,6 +66,10 @@ type LogNodeClient interface {
 	HeldMessages(ctx context.Context, in *HeldMessagesRequest, opts ...grpc.CallOption) (*HeldMessagesResponse, error)
 	// DeadLetters counts, redrives or removes dead letters of a group in one partition.
 	DeadLetters(ctx context.Context, in *DeadLettersRequest, opts ...grpc.CallOption) (*DeadLettersResponse, error)
+	// Seek puts a group to another place in partitions led here, or says what that would change.
+	Seek(ctx context.Context, in *SeekRequest, opts ...grpc.CallOption) (*SeekResponse, error)
+	// Snapshots makes, deletes or lists a group's snapshots in partitions led here.
+	Snapshots(ctx context.Context, in *SnapshotsRequest, opts ...grpc.CallOption) (*SnapshotsResponse, error)
 	// Explain says why a message is not delivered to a group now.
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
 	PartitionFigures(ctx context.Context, in *PartitionFiguresRequest, opts ...grpc.CallOption) (*PartitionFiguresResponse, error)
@@ -199,6 +205,26 @@ func (c *logNodeClient) DeadLetters(ctx context.Context, in *DeadLettersRequest,
 	return out, nil
 }
 
+func (c *logNodeClient) Seek(ctx context.Context, in *SeekRequest, opts ...grpc.CallOption) (*SeekResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SeekResponse)
+	err := c.cc.Invoke(ctx, LogNode_Seek_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *logNodeClient) Snapshots(ctx context.Context, in *SnapshotsRequest, opts ...grpc.CallOption) (*SnapshotsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SnapshotsResponse)
+	err := c.cc.Invoke(ctx, LogNode_Snapshots_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *logNodeClient) Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExplainResponse)
@@ -319,6 +345,10 @@ type LogNodeServer interface {
 	HeldMessages(context.Context, *HeldMessagesRequest) (*HeldMessagesResponse, error)
 	// DeadLetters counts, redrives or removes dead letters of a group in one partition.
 	DeadLetters(context.Context, *DeadLettersRequest) (*DeadLettersResponse, error)
+	// Seek puts a group to another place in partitions led here, or says what that would change.
+	Seek(context.Context, *SeekRequest) (*SeekResponse, error)
+	// Snapshots makes, deletes or lists a group's snapshots in partitions led here.
+	Snapshots(context.Context, *SnapshotsRequest) (*SnapshotsResponse, error)
 	// Explain says why a message is not delivered to a group now.
 	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
 	PartitionFigures(context.Context, *PartitionFiguresRequest) (*PartitionFiguresResponse, error)
@@ -377,6 +407,12 @@ func (UnimplementedLogNodeServer) HeldMessages(context.Context, *HeldMessagesReq
 }
 func (UnimplementedLogNodeServer) DeadLetters(context.Context, *DeadLettersRequest) (*DeadLettersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeadLetters not implemented")
+}
+func (UnimplementedLogNodeServer) Seek(context.Context, *SeekRequest) (*SeekResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Seek not implemented")
+}
+func (UnimplementedLogNodeServer) Snapshots(context.Context, *SnapshotsRequest) (*SnapshotsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Snapshots not implemented")
 }
 func (UnimplementedLogNodeServer) Explain(context.Context, *ExplainRequest) (*ExplainResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
@@ -583,6 +619,42 @@ func _LogNode_DeadLetters_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(LogNodeServer).DeadLetters(ctx, req.(*DeadLettersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LogNode_Seek_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SeekRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LogNodeServer).Seek(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LogNode_Seek_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LogNodeServer).Seek(ctx, req.(*SeekRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _LogNode_Snapshots_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SnapshotsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LogNodeServer).Snapshots(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LogNode_Snapshots_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LogNodeServer).Snapshots(ctx, req.(*SnapshotsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -805,6 +877,14 @@ var LogNode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeadLetters",
 			Handler:    _LogNode_DeadLetters_Handler,
+		},
+		{
+			MethodName: "Seek",
+			Handler:    _LogNode_Seek_Handler,
+		},
+		{
+			MethodName: "Snapshots",
+			Handler:    _LogNode_Snapshots_Handler,
 		},
 		{
 			MethodName: "Explain",

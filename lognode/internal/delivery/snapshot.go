@@ -75,8 +75,9 @@ func (m *Machine) Snapshots(id mq.GroupID) []Snapshot {
 	return out
 }
 
-// CreateSnapshot keeps where a group is under a name.
-func (m *Machine) CreateSnapshot(now int64, id mq.GroupID, name string) error {
+// CreateSnapshot keeps where a group is under a name. made is when it is made, for whoever asks, over all partitions: one
+// that is asked for again with the same time is there already.
+func (m *Machine) CreateSnapshot(made int64, id mq.GroupID, name string) error {
 	g, err := m.decides(id)
 	if err != nil {
 		return err
@@ -85,15 +86,17 @@ func (m *Machine) CreateSnapshot(now int64, id mq.GroupID, name string) error {
 		return err
 	}
 	s := snapshot{name: name, position: g.position()}
-	switch {
-	case g.snapshot(name) != nil:
+	switch have := g.snapshot(name); {
+	case have != nil && have.made == made:
+		return nil
+	case have != nil:
 		return ErrSnapshotExists
 	case len(g.snapshots) >= MaxSnapshots:
 		return ErrTooManySnapshots
 	case m.Size()+s.size() > snapshotRoom:
 		return ErrSnapshotTooLarge
 	}
-	m.changeSnapshots(g, snapshotChange{op: snapshotCreate, group: g.ID, now: now, id: g.lastSnapshot + 1, name: name})
+	m.changeSnapshots(g, snapshotChange{op: snapshotCreate, group: g.ID, now: made, id: g.lastSnapshot + 1, name: name})
 	return nil
 }
 

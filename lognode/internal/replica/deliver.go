@@ -156,6 +156,9 @@ func messages(runs []frame.Run) (n int) {
 }
 
 func deliveryError(err error) error {
+	if e, ok := snapshotError(err); ok {
+		return e
+	}
 	switch {
 	case errors.Is(err, delivery.ErrGroupNotFound):
 		return mqerr.New(mqerr.GroupNotFound, "the partition does not know the group")

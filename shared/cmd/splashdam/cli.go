@@ -43,6 +43,7 @@ type cli struct {
 	Peek    peekCmd         `cmd:"" help:"Show some messages; nothing is leased."`
 	Group   groupCommands   `cmd:"" help:"Make, change, show and delete groups."`
 	Dead    deadCommands    `cmd:"" help:"Dead letters of a group."`
+	Seek    seekCmd         `cmd:"" help:"Put a group to another place."`
 	Webhook webhookCommands `cmd:"" help:"Make, watch, test and delete webhooks."`
 	Listen  listenCmd       `cmd:"" help:"Receive, verify and print what a webhook sends, to try it out."`
 	Trace   traceCmd        `cmd:"" help:"Tell a message's life as a timeline."`

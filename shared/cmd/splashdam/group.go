@@ -13,15 +13,16 @@ import (
 )
 
 type groupCommands struct {
-	List     groupList     `cmd:"" help:"List the groups of a topic."`
-	Describe groupDescribe `cmd:"" help:"Show a group with its lag."`
-	Create   groupCreate   `cmd:"" help:"Make a group."`
-	Update   groupUpdate   `cmd:"" help:"Change the settings that are named."`
-	Pause    groupPause    `cmd:"" help:"Stop deliveries."`
-	Resume   groupResume   `cmd:"" help:"Go on after a pause."`
-	Delete   groupDelete   `cmd:"" help:"Delete a group with its position."`
-	Messages groupMessages `cmd:"" help:"List what a group holds."`
-	Members  groupMembers  `cmd:"" help:"List the members of an assigned group."`
+	List     groupList        `cmd:"" help:"List the groups of a topic."`
+	Describe groupDescribe    `cmd:"" help:"Show a group with its lag."`
+	Create   groupCreate      `cmd:"" help:"Make a group."`
+	Update   groupUpdate      `cmd:"" help:"Change the settings that are named."`
+	Pause    groupPause       `cmd:"" help:"Stop deliveries."`
+	Resume   groupResume      `cmd:"" help:"Go on after a pause."`
+	Delete   groupDelete      `cmd:"" help:"Delete a group with its position."`
+	Messages groupMessages    `cmd:"" help:"List what a group holds."`
+	Snapshot snapshotCommands `cmd:"" help:"Named copies of what a group has settled."`
+	Members  groupMembers     `cmd:"" help:"List the members of an assigned group."`
 }
 
 // groupName is the two arguments that name a group.
