@@ -85,7 +85,7 @@ func (n *fakeNode) Gateway(t mqpb.LogNode_GatewayServer) error {
 	go func() {
 		done <- s.Run(func(ft frame.Type, id uint64, body []byte) error {
 			if ft == frame.TypeReady {
-				return s.Put(frame.TypeCounts, id, &frame.Counts{})
+				return s.Put(frame.TypeCounts, id, n.counts(body))
 			}
 			if ft != frame.TypeRead {
 				e := frame.ErrorOf(mqerr.New(mqerr.Internal, "the fake does not take frame %d", ft))
@@ -109,6 +109,23 @@ func (n *fakeNode) Gateway(t mqpb.LogNode_GatewayServer) error {
 	<-t.Context().Done()
 	s.Close()
 	return nil
+}
+
+// counts answers where partitions end, and nothing about groups.
+func (n *fakeNode) counts(body []byte) *frame.Counts {
+	var f frame.Ready
+	out := &frame.Counts{}
+	if f.Parse(body) != nil {
+		return out
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, i := range f.Interest {
+		if i.Group == frame.TailGroup {
+			out.Ready = append(out.Ready, frame.ReadyCount{Interest: i, Count: n.first[i.Partition] + uint64(len(n.logs[i.Partition]))})
+		}
+	}
+	return out
 }
 
 func (n *fakeNode) watcher() func(*frame.Read) {

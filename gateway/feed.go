@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/gateway/internal/waiter"
+	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
@@ -325,6 +326,9 @@ func (g *Gateway) standing(topic mq.TopicID, group mq.GroupID) waiter.Standing {
 	t, ok := g.view.TopicByID(topic)
 	if ok && t.Deleted {
 		return waiter.Deleted
+	}
+	if ok && group == frame.TailGroup {
+		return waiter.Alive
 	}
 	switch gr, known := g.view.GroupByID(group); {
 	case !ok || !known:

@@ -10,15 +10,15 @@ import (
 	"github.com/splashdam/splashdam/gateway/internal/cursor"
 	"github.com/splashdam/splashdam/gateway/internal/jsonscan"
 	"github.com/splashdam/splashdam/gateway/internal/replay"
+	"github.com/splashdam/splashdam/gateway/internal/waiter"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
 const (
-	// A reader that waits asks the leaders again after firstLook, then less and less often, at least every lastLook.
-	firstLook = 20 * time.Millisecond
-	lastLook  = 500 * time.Millisecond
+	// clockLook is how often a reader that waits looks whether its range is over by the clock.
+	clockLook = 500 * time.Millisecond
 	// clockMargin is how long after an upper end in time stamps below it may still appear: clocks differ.
 	clockMargin = 5 * time.Second
 )
@@ -37,7 +37,7 @@ func (g *Gateway) handleRead(c echo.Context) error {
 	if err == nil && len(p.items) == 0 && q.wait > 0 && !rangeDone(q.reader) {
 		p.release() // what waits holds nothing
 		waitCtx, cancel := context.WithTimeout(ctx, q.wait)
-		p, err = g.awaitPage(waitCtx, &q, q.limit)
+		p, err = g.awaitFirst(waitCtx, &q, q.limit)
 		cancel()
 	}
 	if err != nil {
@@ -95,20 +95,36 @@ func (g *Gateway) nextPage(ctx context.Context, q *readQuery, limit int) (page, 
 	return p, nil
 }
 
+// awaitFirst is awaitPage for a caller that waits once.
+func (g *Gateway) awaitFirst(ctx context.Context, q *readQuery, limit int) (page, error) {
+	f, err := g.waits.Follow(ctx, q.topic.ID, q.topic.Settings.Partitions)
+	if err != nil {
+		return page{}, err
+	}
+	defer f.Leave()
+	return g.awaitPage(ctx, q, f, limit)
+}
+
 // awaitPage waits for the first messages of a dry reader; nothing when ctx or the gateway ends first.
-func (g *Gateway) awaitPage(ctx context.Context, q *readQuery, limit int) (page, error) {
-	pause := firstLook
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
+func (g *Gateway) awaitPage(ctx context.Context, q *readQuery, f *waiter.Follower, limit int) (page, error) {
+	clock := time.NewTicker(clockLook)
+	defer clock.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return page{}, nil
 		case <-g.draining:
 			return page{}, nil
-		case <-timer.C:
+		case <-f.Gone():
+			return page{}, mqerr.New(mqerr.TopicNotFound, "topic %s was deleted", q.topic.Name)
+		case <-clock.C:
+			if rangeDone(q.reader) {
+				return page{}, nil
+			}
+			continue
+		case <-f.Changed():
 		}
-		q.reader.Again()
+		q.reader.Again(f.Asking())
 		p, err := g.nextPage(ctx, q, limit)
 		if err != nil && ctx.Err() != nil {
 			return page{}, nil // the wait ended within the last look
@@ -117,8 +133,6 @@ func (g *Gateway) awaitPage(ctx context.Context, q *readQuery, limit int) (page,
 			return p, err
 		}
 		p.release()
-		pause = min(pause*3/2, lastLook)
-		timer.Reset(pause)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/splashdam/splashdam/gateway/internal/cursor"
+	"github.com/splashdam/splashdam/gateway/internal/waiter"
 	"github.com/splashdam/splashdam/shared/api"
 )
 
@@ -29,6 +30,11 @@ const (
 func (g *Gateway) streamRead(c echo.Context, q *readQuery) error {
 	ctx := c.Request().Context()
 	s := &readStream{g: g, q: q, c: c, out: g.streaming(c)}
+	defer func() {
+		if s.tail != nil {
+			s.tail.Leave()
+		}
+	}()
 	left := q.limit
 	for left > 0 {
 		n, err := s.page(ctx, min(left, streamPage))
@@ -59,6 +65,7 @@ type readStream struct {
 	c     echo.Context
 	out   *steady
 	begun bool
+	tail  *waiter.Follower // nil until the end was reached
 }
 
 // page writes the messages that are there.
@@ -85,7 +92,13 @@ func (s *readStream) wait(ctx context.Context, limit int) (int, error) {
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	p, err := s.g.awaitPage(waitCtx, s.q, limit)
+	if s.tail == nil {
+		var err error
+		if s.tail, err = s.g.waits.Follow(waitCtx, s.q.topic.ID, s.q.topic.Settings.Partitions); err != nil {
+			return 0, err
+		}
+	}
+	p, err := s.g.awaitPage(waitCtx, s.q, s.tail, limit)
 	if err != nil {
 		return 0, err
 	}

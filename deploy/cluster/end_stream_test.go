@@ -17,6 +17,7 @@ func TestStreams(t *testing.T) {
 		"museum 29: credit comes back through any gateway": creditComesBack,
 		"a lease that runs out makes room":                 expiryMakesRoom,
 		"a group that is deleted ends its streams":         deletedEndsStreams,
+		"many follow the end of a topic":                   manyFollow,
 		"Last-Event-ID goes on exactly behind":             goesOnExactly,
 		"a drain asks to reconnect":                        drainAsksToReconnect,
 	} {
@@ -203,5 +204,30 @@ func goesOnExactly(t *testing.T, c *Cluster) {
 	var m message
 	if must(t, json.Unmarshal([]byte(s.next("message").data), &m)); m.ID != sent.ID {
 		t.Errorf("sent %+v, got %+v", sent, m)
+	}
+}
+
+// Readers at the end, at both gateways, get what comes, and the deletion of the topic ends them.
+func manyFollow(t *testing.T, c *Cluster) {
+	one, two := via(t, c, 1), via(t, c, 2)
+	one.topic("tail", `{"partitions":3}`)
+	var readers []*events
+	for i := range 8 {
+		readers = append(readers, []caller{one, two}[i%2].stream("/v1/topics/tail/messages"))
+	}
+	for range 5 {
+		sent := two.publish("tail", "v")
+		for i, s := range readers {
+			var m message
+			if must(t, json.Unmarshal([]byte(s.next("message").data), &m)); m.ID != sent.ID {
+				t.Fatalf("reader %d: sent %+v, got %+v", i, sent, m)
+			}
+		}
+	}
+	one.call(200, "DELETE", "/v1/topics/tail", "", nil)
+	for _, s := range readers {
+		if e := s.next("error"); !strings.Contains(e.data, `"topic_not_found"`) {
+			t.Errorf("%+v", e)
+		}
 	}
 }

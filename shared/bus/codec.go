@@ -8,7 +8,7 @@ import (
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
-// Pair says that a partition has something ready for a group.
+// Pair says that a partition has something ready for a group; frame.TailGroup (0) is for readers without one.
 type Pair struct {
 	Partition uint32
 	Group     mq.GroupID
@@ -42,8 +42,8 @@ func parseWake(b []byte) ([]Pair, error) {
 		if r.Err() != nil {
 			return nil, r.Err()
 		}
-		if partition > math.MaxUint32 || group == 0 || len(pairs) == maxPairs {
-			return nil, fmt.Errorf("bus: a wake-up with partition %d, group %d, or more than %d pairs", partition, group, maxPairs)
+		if partition > math.MaxUint32 || len(pairs) == maxPairs {
+			return nil, fmt.Errorf("bus: a wake-up with partition %d, or more than %d pairs", partition, maxPairs)
 		}
 		pairs = append(pairs, Pair{uint32(partition), mq.GroupID(group)})
 	}

@@ -104,6 +104,9 @@ type Ready struct {
 	Interest []Interest
 }
 
+// TailGroup stands for readers without a group: the count of such a pair is the next committed offset of the partition.
+const TailGroup mq.GroupID = 0
+
 // Interest is one (partition, group) pair.
 type Interest struct {
 	Partition mq.PartitionID

@@ -133,10 +133,12 @@ func (r *Reader) Over() bool {
 	return !slices.ContainsFunc(r.sides, func(s *side) bool { return len(s.items) > 0 || !s.over })
 }
 
-// Again makes a dry reader ask the leaders again.
-func (r *Reader) Again() {
+// Again makes a dry reader ask the leaders of these partitions (ascending) again.
+func (r *Reader) Again(partitions []uint32) {
 	for _, s := range r.sides {
-		s.dry = false
+		if _, ok := slices.BinarySearch(partitions, s.number); ok {
+			s.dry = false
+		}
 	}
 }
 

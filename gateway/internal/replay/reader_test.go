@@ -150,7 +150,7 @@ func TestAgainSeesWhatCameMeanwhile(t *testing.T) {
 			t.Fatalf("%v, dry %v, over %v", got, r.Dry(), r.Over())
 		}
 		l.logs[1] = []stored{{5, "a"}}
-		r.Again()
+		r.Again(r.Partitions())
 		if got := page(t, r); !slices.Equal(got, []string{"a"}) {
 			t.Errorf("from %d: %v", start, got)
 		}

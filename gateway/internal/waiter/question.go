@@ -103,6 +103,11 @@ func (m *Manager) interest() map[string][]frame.Interest {
 			pairs = append(pairs, frame.Interest{Partition: mq.PartitionID{Topic: k.topic, Number: uint32(p)}, Group: k.group})
 		}
 	}
+	for topic, t := range m.tails {
+		for p := 0; t.followers > 0 && p < len(t.ends); p++ {
+			pairs = append(pairs, frame.Interest{Partition: mq.PartitionID{Topic: topic, Number: uint32(p)}, Group: frame.TailGroup})
+		}
+	}
 	m.mu.Unlock()
 	out := map[string][]frame.Interest{}
 	for _, p := range pairs {
@@ -130,6 +135,12 @@ func (m *Manager) question(ctx context.Context, node string, pairs []frame.Inter
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, c := range counts.Ready {
+		if c.Group == frame.TailGroup {
+			if t := m.tails[c.Partition.Topic]; t != nil && c.Code == mqerr.OK {
+				t.end(c.Partition.Number, c.Count)
+			}
+			continue
+		}
 		q := m.queues[key{c.Partition.Topic, c.Group}]
 		if q == nil {
 			continue
@@ -152,12 +163,23 @@ func (m *Manager) sweep(now time.Time) {
 			continue
 		}
 		delete(m.queues, k)
-		if q.topic.queues--; q.topic.queues == 0 {
-			if q.topic.cancel != nil {
-				q.topic.cancel()
-			}
-			delete(m.topics, k.topic)
+		m.unused(k.topic, q.topic)
+	}
+	for topic, t := range m.tails {
+		if t.followers == 0 && now.UnixNano()-t.used >= int64(keep) {
+			delete(m.tails, topic)
+			m.unused(topic, t.topic)
 		}
+	}
+}
+
+// unused takes one user of a topic's subscription away; the last one ends it. The caller holds m.mu.
+func (m *Manager) unused(topic mq.TopicID, t *topicWakes) {
+	if t.queues--; t.queues == 0 {
+		if t.cancel != nil {
+			t.cancel()
+		}
+		delete(m.topics, topic)
 	}
 }
 

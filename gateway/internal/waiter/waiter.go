@@ -45,6 +45,7 @@ type Manager struct {
 	waiters int
 	queues  map[key]*queue
 	topics  map[mq.TopicID]*topicWakes
+	tails   map[mq.TopicID]*tail
 }
 
 // topicWakes is the subscription to one topic's wake-ups. Guarded by Manager.mu.
@@ -56,7 +57,8 @@ type topicWakes struct {
 
 // New makes a manager; Run asks the questions.
 func New(cfg Config) *Manager {
-	return &Manager{cfg: cfg, kick: make(chan struct{}, 1), queues: map[key]*queue{}, topics: map[mq.TopicID]*topicWakes{}}
+	return &Manager{cfg: cfg, kick: make(chan struct{}, 1), queues: map[key]*queue{}, topics: map[mq.TopicID]*topicWakes{},
+		tails: map[mq.TopicID]*tail{}}
 }
 
 // Order is the partitions that a receive should ask, in that order. only is nil for all of them.
@@ -89,13 +91,7 @@ func (m *Manager) Answered(topic mq.TopicID, group mq.GroupID, partition uint32,
 func (m *Manager) queue(k key, partitions uint32) *queue {
 	q := m.queues[k]
 	if q == nil {
-		t := m.topics[k.topic]
-		if t == nil {
-			t = &topicWakes{}
-			m.topics[k.topic] = t
-		}
-		t.queues++
-		q = &queue{key: k, topic: t, gone: make(chan struct{})}
+		q = &queue{key: k, topic: m.wakesOf(k.topic), gone: make(chan struct{})}
 		m.queues[k] = q
 	}
 	for uint32(len(q.parts)) < partitions {
@@ -103,6 +99,42 @@ func (m *Manager) queue(k key, partitions uint32) *queue {
 	}
 	q.used = time.Now().UnixNano()
 	return q
+}
+
+// wakesOf finds or makes what is known of a topic's subscription, for one more user of it. The caller holds m.mu.
+func (m *Manager) wakesOf(topic mq.TopicID) *topicWakes {
+	t := m.topics[topic]
+	if t == nil {
+		t = &topicWakes{}
+		m.topics[topic] = t
+	}
+	t.queues++
+	return t
+}
+
+// subscribe subscribes to a topic's wake-ups, if that was not done before. The caller holds m.mu, and calls what is
+// returned without it: that waits until the subscription is in force, as far as is known.
+func (m *Manager) subscribe(topic mq.TopicID, t *topicWakes) (inForce func(context.Context)) {
+	first := t.cancel == nil
+	if first {
+		t.flushed = make(chan struct{})
+		t.cancel = m.cfg.Bus.SubscribeWake(topic, func(pairs []bus.Pair) { m.woken(topic, pairs) })
+	}
+	flushed := t.flushed
+	return func(ctx context.Context) {
+		if first {
+			flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWait)
+			if err := m.cfg.Bus.Flush(flush); err != nil {
+				m.cfg.Log.Debug("wake-ups may come late", slog.Uint64("topic", uint64(topic)), slog.Any("error", err))
+			}
+			cancel()
+			close(flushed)
+		}
+		select {
+		case <-flushed:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // Join makes a waiter that is awake: it has to ask the leaders once more (what became ready before it joined
@@ -119,26 +151,9 @@ func (m *Manager) Join(ctx context.Context, topic mq.TopicID, group mq.GroupID, 
 	q.nextSeq++
 	w := &Waiter{m: m, q: q, only: only, seq: q.nextSeq, wake: make(chan struct{}, 1)}
 	fresh := q.waiters == 1
-	t := q.topic
-	first := t.cancel == nil
-	if first {
-		t.flushed = make(chan struct{})
-		t.cancel = m.cfg.Bus.SubscribeWake(topic, func(pairs []bus.Pair) { m.woken(topic, pairs) })
-	}
-	flushed := t.flushed
+	inForce := m.subscribe(topic, q.topic)
 	m.mu.Unlock()
-	if first {
-		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWait)
-		if err := m.cfg.Bus.Flush(flush); err != nil {
-			m.cfg.Log.Debug("wake-ups may come late", slog.Uint64("topic", uint64(topic)), slog.Any("error", err))
-		}
-		cancel()
-		close(flushed)
-	}
-	select {
-	case <-flushed:
-	case <-ctx.Done():
-	}
+	inForce(ctx)
 	if fresh {
 		m.poke()
 	}
@@ -154,6 +169,7 @@ func (m *Manager) woken(topic mq.TopicID, pairs []bus.Pair) {
 			q.hint(p.Partition, 1)
 		}
 	}
+	m.tailWoken(topic, pairs)
 }
 
 func (m *Manager) poke() {

@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"time"
+
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/link"
@@ -47,4 +49,22 @@ func (p *Partition) Leased(f frame.Leased, reply Reply) {
 		}
 		reply(frame.TypeUntil, &answer)
 	})
+}
+
+// followedFor is how long after their gateway's last question readers at the end are woken.
+const followedFor = 3 * time.Second
+
+// tellTail wakes who reads at the end of the partition, if there is anybody, when it has moved.
+func (p *Partition) tellTail(l *leadership) {
+	if p.followed.IsZero() {
+		return
+	}
+	end := l.seg.Commit().Offset
+	switch {
+	case time.Since(p.followed) > followedFor:
+		p.followed = time.Time{}
+	case end != p.toldEnd:
+		p.toldEnd = end
+		p.env.Wake(p.id, frame.TailGroup)
+	}
 }

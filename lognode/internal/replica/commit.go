@@ -106,6 +106,7 @@ func (p *Partition) announce() {
 		return
 	}
 	l.machine.TakeReady(func(g mq.GroupID) { p.env.Wake(p.id, g) })
+	p.tellTail(l)
 	l.machine.TakeFreed(p.tellFreed)
 	p.setTimers(l)
 	p.readAhead(l)

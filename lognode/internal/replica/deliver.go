@@ -245,6 +245,9 @@ func (p *Partition) Ready(groups []mq.GroupID, answer func([]frame.ReadyCount)) 
 			switch {
 			case err != nil:
 				out[i].Code = mqerr.Of(err).Code
+			case l.serving && !l.seg.Sealed() && g == frame.TailGroup:
+				out[i].Code, out[i].Count = mqerr.OK, l.seg.Commit().Offset
+				p.followed = time.Now()
 			case l.serving && !l.seg.Sealed():
 				out[i].Code, out[i].Count = mqerr.OK, uint64(l.machine.Ready(g))
 			}

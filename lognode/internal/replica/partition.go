@@ -124,6 +124,9 @@ type Partition struct {
 	pushes map[uint64]Push // ways to the gateways whose accounts lease here, by stream
 	// retaining: the chain is being shortened in etcd.
 	retaining bool
+	// followed is when a gateway last asked for readers at the end, toldEnd the end that they were woken for.
+	followed time.Time
+	toldEnd  uint64
 	// catching are the receives that wait for the node's view to show an assignment that their gateway has seen.
 	catching int
 	fault    string // an invariant was broken: the partition stopped here
