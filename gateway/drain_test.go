@@ -17,7 +17,7 @@ func TestStopEndsReadsThatWait(t *testing.T) {
 	var reads atomic.Int32
 	h.node.set(func() {
 		h.node.onRead = func(*frame.Read) {
-			if reads.Add(1) == 3 {
+			if reads.Add(1) == 6 { // each asks at first, and once more when it has begun to follow the end
 				close(waiting)
 			}
 		}
