@@ -2667,242 +2667,6 @@ func (x *Snapshot) GetBytes() uint64 {
 	return 0
 }
 
-type ExplainRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
-	Group         uint64                 `protobuf:"varint,2,opt,name=group,proto3" json:"group,omitempty"`
-	Offset        uint64                 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExplainRequest) Reset() {
-	*x = ExplainRequest{}
-	mi := &file_splashdam_proto_msgTypes[39]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplainRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplainRequest) ProtoMessage() {}
-
-func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[39]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
-func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{39}
-}
-
-func (x *ExplainRequest) GetPartition() *Partition {
-	if x != nil {
-		return x.Partition
-	}
-	return nil
-}
-
-func (x *ExplainRequest) GetGroup() uint64 {
-	if x != nil {
-		return x.Group
-	}
-	return 0
-}
-
-func (x *ExplainRequest) GetOffset() uint64 {
-	if x != nil {
-		return x.Offset
-	}
-	return 0
-}
-
-type ExplainResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"` // of the message in the group
-	Cause         string                 `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"` // why it is not delivered now, see lognode/internal/delivery
-	Attempt       uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Until         int64                  `protobuf:"varint,4,opt,name=until,proto3" json:"until,omitempty"`
-	Consumer      string                 `protobuf:"bytes,5,opt,name=consumer,proto3" json:"consumer,omitempty"`
-	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
-	Ahead         []*LaneCount           `protobuf:"bytes,7,rep,name=ahead,proto3" json:"ahead,omitempty"` // ready ones that come first, by lane
-	InFlight      uint64                 `protobuf:"varint,8,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
-	MaxInFlight   uint64                 `protobuf:"varint,9,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
-	Asked         int64                  `protobuf:"varint,10,opt,name=asked,proto3" json:"asked,omitempty"`   // when a consumer last asked the leader, Unix ns, 0 for never
-	Behind        uint64                 `protobuf:"varint,11,opt,name=behind,proto3" json:"behind,omitempty"` // the offset of the message that it waits for, if it waits for one
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExplainResponse) Reset() {
-	*x = ExplainResponse{}
-	mi := &file_splashdam_proto_msgTypes[40]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplainResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplainResponse) ProtoMessage() {}
-
-func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[40]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
-func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{40}
-}
-
-func (x *ExplainResponse) GetState() string {
-	if x != nil {
-		return x.State
-	}
-	return ""
-}
-
-func (x *ExplainResponse) GetCause() string {
-	if x != nil {
-		return x.Cause
-	}
-	return ""
-}
-
-func (x *ExplainResponse) GetAttempt() uint32 {
-	if x != nil {
-		return x.Attempt
-	}
-	return 0
-}
-
-func (x *ExplainResponse) GetUntil() int64 {
-	if x != nil {
-		return x.Until
-	}
-	return 0
-}
-
-func (x *ExplainResponse) GetConsumer() string {
-	if x != nil {
-		return x.Consumer
-	}
-	return ""
-}
-
-func (x *ExplainResponse) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *ExplainResponse) GetAhead() []*LaneCount {
-	if x != nil {
-		return x.Ahead
-	}
-	return nil
-}
-
-func (x *ExplainResponse) GetInFlight() uint64 {
-	if x != nil {
-		return x.InFlight
-	}
-	return 0
-}
-
-func (x *ExplainResponse) GetMaxInFlight() uint64 {
-	if x != nil {
-		return x.MaxInFlight
-	}
-	return 0
-}
-
-func (x *ExplainResponse) GetAsked() int64 {
-	if x != nil {
-		return x.Asked
-	}
-	return 0
-}
-
-func (x *ExplainResponse) GetBehind() uint64 {
-	if x != nil {
-		return x.Behind
-	}
-	return 0
-}
-
-type LaneCount struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lane          string                 `protobuf:"bytes,1,opt,name=lane,proto3" json:"lane,omitempty"`
-	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *LaneCount) Reset() {
-	*x = LaneCount{}
-	mi := &file_splashdam_proto_msgTypes[41]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *LaneCount) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*LaneCount) ProtoMessage() {}
-
-func (x *LaneCount) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[41]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use LaneCount.ProtoReflect.Descriptor instead.
-func (*LaneCount) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{41}
-}
-
-func (x *LaneCount) GetLane() string {
-	if x != nil {
-		return x.Lane
-	}
-	return ""
-}
-
-func (x *LaneCount) GetCount() uint64 {
-	if x != nil {
-		return x.Count
-	}
-	return 0
-}
-
 type PartitionFiguresRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partitions    []*Partition           `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
@@ -2912,7 +2676,7 @@ type PartitionFiguresRequest struct {
 
 func (x *PartitionFiguresRequest) Reset() {
 	*x = PartitionFiguresRequest{}
-	mi := &file_splashdam_proto_msgTypes[42]
+	mi := &file_splashdam_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2924,7 +2688,7 @@ func (x *PartitionFiguresRequest) String() string {
 func (*PartitionFiguresRequest) ProtoMessage() {}
 
 func (x *PartitionFiguresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[42]
+	mi := &file_splashdam_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2937,7 +2701,7 @@ func (x *PartitionFiguresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFiguresRequest.ProtoReflect.Descriptor instead.
 func (*PartitionFiguresRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{42}
+	return file_splashdam_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PartitionFiguresRequest) GetPartitions() []*Partition {
@@ -2956,7 +2720,7 @@ type PartitionFiguresResponse struct {
 
 func (x *PartitionFiguresResponse) Reset() {
 	*x = PartitionFiguresResponse{}
-	mi := &file_splashdam_proto_msgTypes[43]
+	mi := &file_splashdam_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2968,7 +2732,7 @@ func (x *PartitionFiguresResponse) String() string {
 func (*PartitionFiguresResponse) ProtoMessage() {}
 
 func (x *PartitionFiguresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[43]
+	mi := &file_splashdam_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2981,7 +2745,7 @@ func (x *PartitionFiguresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFiguresResponse.ProtoReflect.Descriptor instead.
 func (*PartitionFiguresResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{43}
+	return file_splashdam_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PartitionFiguresResponse) GetFigures() []*PartitionFigures {
@@ -3014,7 +2778,7 @@ type PartitionFigures struct {
 
 func (x *PartitionFigures) Reset() {
 	*x = PartitionFigures{}
-	mi := &file_splashdam_proto_msgTypes[44]
+	mi := &file_splashdam_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +2790,7 @@ func (x *PartitionFigures) String() string {
 func (*PartitionFigures) ProtoMessage() {}
 
 func (x *PartitionFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[44]
+	mi := &file_splashdam_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +2803,7 @@ func (x *PartitionFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFigures.ProtoReflect.Descriptor instead.
 func (*PartitionFigures) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{44}
+	return file_splashdam_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PartitionFigures) GetPartition() *Partition {
@@ -3158,7 +2922,7 @@ type FollowerFigures struct {
 
 func (x *FollowerFigures) Reset() {
 	*x = FollowerFigures{}
-	mi := &file_splashdam_proto_msgTypes[45]
+	mi := &file_splashdam_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3170,7 +2934,7 @@ func (x *FollowerFigures) String() string {
 func (*FollowerFigures) ProtoMessage() {}
 
 func (x *FollowerFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[45]
+	mi := &file_splashdam_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3183,7 +2947,7 @@ func (x *FollowerFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerFigures.ProtoReflect.Descriptor instead.
 func (*FollowerFigures) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{45}
+	return file_splashdam_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FollowerFigures) GetNode() string {
@@ -3219,7 +2983,7 @@ type ChangeScheduledRequest struct {
 
 func (x *ChangeScheduledRequest) Reset() {
 	*x = ChangeScheduledRequest{}
-	mi := &file_splashdam_proto_msgTypes[46]
+	mi := &file_splashdam_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3231,7 +2995,7 @@ func (x *ChangeScheduledRequest) String() string {
 func (*ChangeScheduledRequest) ProtoMessage() {}
 
 func (x *ChangeScheduledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[46]
+	mi := &file_splashdam_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3244,7 +3008,7 @@ func (x *ChangeScheduledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeScheduledRequest.ProtoReflect.Descriptor instead.
 func (*ChangeScheduledRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{46}
+	return file_splashdam_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ChangeScheduledRequest) GetPartition() *Partition {
@@ -3284,7 +3048,7 @@ type ChangeScheduledResponse struct {
 
 func (x *ChangeScheduledResponse) Reset() {
 	*x = ChangeScheduledResponse{}
-	mi := &file_splashdam_proto_msgTypes[47]
+	mi := &file_splashdam_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3296,7 +3060,7 @@ func (x *ChangeScheduledResponse) String() string {
 func (*ChangeScheduledResponse) ProtoMessage() {}
 
 func (x *ChangeScheduledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[47]
+	mi := &file_splashdam_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3309,7 +3073,7 @@ func (x *ChangeScheduledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeScheduledResponse.ProtoReflect.Descriptor instead.
 func (*ChangeScheduledResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{47}
+	return file_splashdam_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ChangeScheduledResponse) GetDue() int64 {
@@ -3331,7 +3095,7 @@ type ListScheduledRequest struct {
 
 func (x *ListScheduledRequest) Reset() {
 	*x = ListScheduledRequest{}
-	mi := &file_splashdam_proto_msgTypes[48]
+	mi := &file_splashdam_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3343,7 +3107,7 @@ func (x *ListScheduledRequest) String() string {
 func (*ListScheduledRequest) ProtoMessage() {}
 
 func (x *ListScheduledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[48]
+	mi := &file_splashdam_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3356,7 +3120,7 @@ func (x *ListScheduledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScheduledRequest.ProtoReflect.Descriptor instead.
 func (*ListScheduledRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{48}
+	return file_splashdam_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListScheduledRequest) GetPartition() *Partition {
@@ -3396,7 +3160,7 @@ type ListScheduledResponse struct {
 
 func (x *ListScheduledResponse) Reset() {
 	*x = ListScheduledResponse{}
-	mi := &file_splashdam_proto_msgTypes[49]
+	mi := &file_splashdam_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3408,7 +3172,7 @@ func (x *ListScheduledResponse) String() string {
 func (*ListScheduledResponse) ProtoMessage() {}
 
 func (x *ListScheduledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[49]
+	mi := &file_splashdam_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3421,7 +3185,7 @@ func (x *ListScheduledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScheduledResponse.ProtoReflect.Descriptor instead.
 func (*ListScheduledResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{49}
+	return file_splashdam_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListScheduledResponse) GetPending() []*PendingSchedule {
@@ -3441,7 +3205,7 @@ type PendingSchedule struct {
 
 func (x *PendingSchedule) Reset() {
 	*x = PendingSchedule{}
-	mi := &file_splashdam_proto_msgTypes[50]
+	mi := &file_splashdam_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3453,7 +3217,7 @@ func (x *PendingSchedule) String() string {
 func (*PendingSchedule) ProtoMessage() {}
 
 func (x *PendingSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[50]
+	mi := &file_splashdam_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3466,7 +3230,7 @@ func (x *PendingSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingSchedule.ProtoReflect.Descriptor instead.
 func (*PendingSchedule) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{50}
+	return file_splashdam_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PendingSchedule) GetNumber() uint64 {
@@ -3493,7 +3257,7 @@ type FindScheduledRequest struct {
 
 func (x *FindScheduledRequest) Reset() {
 	*x = FindScheduledRequest{}
-	mi := &file_splashdam_proto_msgTypes[51]
+	mi := &file_splashdam_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3505,7 +3269,7 @@ func (x *FindScheduledRequest) String() string {
 func (*FindScheduledRequest) ProtoMessage() {}
 
 func (x *FindScheduledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[51]
+	mi := &file_splashdam_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3518,7 +3282,7 @@ func (x *FindScheduledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindScheduledRequest.ProtoReflect.Descriptor instead.
 func (*FindScheduledRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{51}
+	return file_splashdam_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *FindScheduledRequest) GetPartition() *Partition {
@@ -3548,7 +3312,7 @@ type FindScheduledResponse struct {
 
 func (x *FindScheduledResponse) Reset() {
 	*x = FindScheduledResponse{}
-	mi := &file_splashdam_proto_msgTypes[52]
+	mi := &file_splashdam_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3324,7 @@ func (x *FindScheduledResponse) String() string {
 func (*FindScheduledResponse) ProtoMessage() {}
 
 func (x *FindScheduledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[52]
+	mi := &file_splashdam_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3337,7 @@ func (x *FindScheduledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindScheduledResponse.ProtoReflect.Descriptor instead.
 func (*FindScheduledResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{52}
+	return file_splashdam_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *FindScheduledResponse) GetReleased() bool {
@@ -3623,7 +3387,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_splashdam_proto_msgTypes[53]
+	mi := &file_splashdam_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3635,7 +3399,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[53]
+	mi := &file_splashdam_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3648,7 +3412,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{53}
+	return file_splashdam_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TraceRequest) GetPartition() *Partition {
@@ -3692,7 +3456,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_splashdam_proto_msgTypes[54]
+	mi := &file_splashdam_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3704,7 +3468,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[54]
+	mi := &file_splashdam_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3717,7 +3481,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{54}
+	return file_splashdam_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TraceResponse) GetEvents() []*TraceEvent {
@@ -3775,7 +3539,7 @@ type TraceEvent struct {
 
 func (x *TraceEvent) Reset() {
 	*x = TraceEvent{}
-	mi := &file_splashdam_proto_msgTypes[55]
+	mi := &file_splashdam_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3787,7 +3551,7 @@ func (x *TraceEvent) String() string {
 func (*TraceEvent) ProtoMessage() {}
 
 func (x *TraceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[55]
+	mi := &file_splashdam_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3800,7 +3564,7 @@ func (x *TraceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceEvent.ProtoReflect.Descriptor instead.
 func (*TraceEvent) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{55}
+	return file_splashdam_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TraceEvent) GetAt() int64 {
@@ -3901,7 +3665,7 @@ type TraceGroup struct {
 
 func (x *TraceGroup) Reset() {
 	*x = TraceGroup{}
-	mi := &file_splashdam_proto_msgTypes[56]
+	mi := &file_splashdam_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3913,7 +3677,7 @@ func (x *TraceGroup) String() string {
 func (*TraceGroup) ProtoMessage() {}
 
 func (x *TraceGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[56]
+	mi := &file_splashdam_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3926,7 +3690,7 @@ func (x *TraceGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceGroup.ProtoReflect.Descriptor instead.
 func (*TraceGroup) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{56}
+	return file_splashdam_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TraceGroup) GetGroup() uint64 {
@@ -3982,7 +3746,7 @@ type SettlementsRequest struct {
 
 func (x *SettlementsRequest) Reset() {
 	*x = SettlementsRequest{}
-	mi := &file_splashdam_proto_msgTypes[57]
+	mi := &file_splashdam_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3994,7 +3758,7 @@ func (x *SettlementsRequest) String() string {
 func (*SettlementsRequest) ProtoMessage() {}
 
 func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[57]
+	mi := &file_splashdam_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4007,7 +3771,7 @@ func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsRequest.ProtoReflect.Descriptor instead.
 func (*SettlementsRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{57}
+	return file_splashdam_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SettlementsRequest) GetPartition() *Partition {
@@ -4040,7 +3804,7 @@ type SettlementsResponse struct {
 
 func (x *SettlementsResponse) Reset() {
 	*x = SettlementsResponse{}
-	mi := &file_splashdam_proto_msgTypes[58]
+	mi := &file_splashdam_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4052,7 +3816,7 @@ func (x *SettlementsResponse) String() string {
 func (*SettlementsResponse) ProtoMessage() {}
 
 func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[58]
+	mi := &file_splashdam_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4065,7 +3829,7 @@ func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsResponse.ProtoReflect.Descriptor instead.
 func (*SettlementsResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{58}
+	return file_splashdam_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SettlementsResponse) GetSettlements() []*Settlement {
@@ -4088,7 +3852,7 @@ type Settlement struct {
 
 func (x *Settlement) Reset() {
 	*x = Settlement{}
-	mi := &file_splashdam_proto_msgTypes[59]
+	mi := &file_splashdam_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4100,7 +3864,7 @@ func (x *Settlement) String() string {
 func (*Settlement) ProtoMessage() {}
 
 func (x *Settlement) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[59]
+	mi := &file_splashdam_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4113,7 +3877,7 @@ func (x *Settlement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settlement.ProtoReflect.Descriptor instead.
 func (*Settlement) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{59}
+	return file_splashdam_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Settlement) GetOffset() uint64 {
@@ -4164,7 +3928,7 @@ type ReadSegmentRequest struct {
 
 func (x *ReadSegmentRequest) Reset() {
 	*x = ReadSegmentRequest{}
-	mi := &file_splashdam_proto_msgTypes[60]
+	mi := &file_splashdam_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4176,7 +3940,7 @@ func (x *ReadSegmentRequest) String() string {
 func (*ReadSegmentRequest) ProtoMessage() {}
 
 func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[60]
+	mi := &file_splashdam_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4189,7 +3953,7 @@ func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentRequest.ProtoReflect.Descriptor instead.
 func (*ReadSegmentRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{60}
+	return file_splashdam_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ReadSegmentRequest) GetSegment() uint64 {
@@ -4238,7 +4002,7 @@ type ReadSegmentResponse struct {
 
 func (x *ReadSegmentResponse) Reset() {
 	*x = ReadSegmentResponse{}
-	mi := &file_splashdam_proto_msgTypes[61]
+	mi := &file_splashdam_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4250,7 +4014,7 @@ func (x *ReadSegmentResponse) String() string {
 func (*ReadSegmentResponse) ProtoMessage() {}
 
 func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[61]
+	mi := &file_splashdam_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4263,7 +4027,7 @@ func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentResponse.ProtoReflect.Descriptor instead.
 func (*ReadSegmentResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{61}
+	return file_splashdam_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ReadSegmentResponse) GetKnown() bool {
@@ -4299,7 +4063,7 @@ type CopyEntriesRequest struct {
 
 func (x *CopyEntriesRequest) Reset() {
 	*x = CopyEntriesRequest{}
-	mi := &file_splashdam_proto_msgTypes[62]
+	mi := &file_splashdam_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4311,7 +4075,7 @@ func (x *CopyEntriesRequest) String() string {
 func (*CopyEntriesRequest) ProtoMessage() {}
 
 func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[62]
+	mi := &file_splashdam_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4324,7 +4088,7 @@ func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesRequest.ProtoReflect.Descriptor instead.
 func (*CopyEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{62}
+	return file_splashdam_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CopyEntriesRequest) GetSegment() uint64 {
@@ -4366,7 +4130,7 @@ type CopyEntriesResponse struct {
 
 func (x *CopyEntriesResponse) Reset() {
 	*x = CopyEntriesResponse{}
-	mi := &file_splashdam_proto_msgTypes[63]
+	mi := &file_splashdam_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4378,7 +4142,7 @@ func (x *CopyEntriesResponse) String() string {
 func (*CopyEntriesResponse) ProtoMessage() {}
 
 func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[63]
+	mi := &file_splashdam_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4391,7 +4155,7 @@ func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesResponse.ProtoReflect.Descriptor instead.
 func (*CopyEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{63}
+	return file_splashdam_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CopyEntriesResponse) GetKnown() bool {
@@ -4424,7 +4188,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_splashdam_proto_msgTypes[64]
+	mi := &file_splashdam_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4436,7 +4200,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[64]
+	mi := &file_splashdam_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4449,7 +4213,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{64}
+	return file_splashdam_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *InventoryRequest) GetAfter() uint64 {
@@ -4472,7 +4236,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_splashdam_proto_msgTypes[65]
+	mi := &file_splashdam_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4484,7 +4248,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[65]
+	mi := &file_splashdam_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4497,7 +4261,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{65}
+	return file_splashdam_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *InventoryResponse) GetNode() *Incarnation {
@@ -4548,7 +4312,7 @@ type HeldSegment struct {
 
 func (x *HeldSegment) Reset() {
 	*x = HeldSegment{}
-	mi := &file_splashdam_proto_msgTypes[66]
+	mi := &file_splashdam_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4560,7 +4324,7 @@ func (x *HeldSegment) String() string {
 func (*HeldSegment) ProtoMessage() {}
 
 func (x *HeldSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[66]
+	mi := &file_splashdam_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4573,7 +4337,7 @@ func (x *HeldSegment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldSegment.ProtoReflect.Descriptor instead.
 func (*HeldSegment) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{66}
+	return file_splashdam_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *HeldSegment) GetSegment() *Segment {
@@ -4829,27 +4593,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04made\x18\x02 \x01(\x03R\x04made\x12\x10\n" +
 	"\x03low\x18\x03 \x01(\x04R\x03low\x12\x14\n" +
-	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\"u\n" +
-	"\x0eExplainRequest\x125\n" +
-	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x14\n" +
-	"\x05group\x18\x02 \x01(\x04R\x05group\x12\x16\n" +
-	"\x06offset\x18\x03 \x01(\x04R\x06offset\"\xbf\x02\n" +
-	"\x0fExplainResponse\x12\x14\n" +
-	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
-	"\x05cause\x18\x02 \x01(\tR\x05cause\x12\x18\n" +
-	"\aattempt\x18\x03 \x01(\rR\aattempt\x12\x14\n" +
-	"\x05until\x18\x04 \x01(\x03R\x05until\x12\x1a\n" +
-	"\bconsumer\x18\x05 \x01(\tR\bconsumer\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason\x12-\n" +
-	"\x05ahead\x18\a \x03(\v2\x17.splashdam.v1.LaneCountR\x05ahead\x12\x1b\n" +
-	"\tin_flight\x18\b \x01(\x04R\binFlight\x12\"\n" +
-	"\rmax_in_flight\x18\t \x01(\x04R\vmaxInFlight\x12\x14\n" +
-	"\x05asked\x18\n" +
-	" \x01(\x03R\x05asked\x12\x16\n" +
-	"\x06behind\x18\v \x01(\x04R\x06behind\"5\n" +
-	"\tLaneCount\x12\x12\n" +
-	"\x04lane\x18\x01 \x01(\tR\x04lane\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x04R\x05count\"R\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\"R\n" +
 	"\x17PartitionFiguresRequest\x127\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x17.splashdam.v1.PartitionR\n" +
@@ -4983,7 +4727,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x04tail\x18\x02 \x01(\v2\x16.splashdam.v1.PositionR\x04tail\x12\x14\n" +
 	"\x05ended\x18\x03 \x01(\bR\x05ended\x12(\n" +
 	"\x03end\x18\x04 \x01(\v2\x16.splashdam.v1.PositionR\x03end\x12\x18\n" +
-	"\adamaged\x18\x05 \x01(\bR\adamaged2\xb8\r\n" +
+	"\adamaged\x18\x05 \x01(\bR\adamaged2\xf0\f\n" +
 	"\aLogNode\x123\n" +
 	"\aGateway\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x120\n" +
 	"\x04Peer\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x12@\n" +
@@ -4996,8 +4740,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\fHeldMessages\x12!.splashdam.v1.HeldMessagesRequest\x1a\".splashdam.v1.HeldMessagesResponse\x12R\n" +
 	"\vDeadLetters\x12 .splashdam.v1.DeadLettersRequest\x1a!.splashdam.v1.DeadLettersResponse\x12=\n" +
 	"\x04Seek\x12\x19.splashdam.v1.SeekRequest\x1a\x1a.splashdam.v1.SeekResponse\x12L\n" +
-	"\tSnapshots\x12\x1e.splashdam.v1.SnapshotsRequest\x1a\x1f.splashdam.v1.SnapshotsResponse\x12F\n" +
-	"\aExplain\x12\x1c.splashdam.v1.ExplainRequest\x1a\x1d.splashdam.v1.ExplainResponse\x12a\n" +
+	"\tSnapshots\x12\x1e.splashdam.v1.SnapshotsRequest\x1a\x1f.splashdam.v1.SnapshotsResponse\x12a\n" +
 	"\x10PartitionFigures\x12%.splashdam.v1.PartitionFiguresRequest\x1a&.splashdam.v1.PartitionFiguresResponse\x12^\n" +
 	"\x0fChangeScheduled\x12$.splashdam.v1.ChangeScheduledRequest\x1a%.splashdam.v1.ChangeScheduledResponse\x12X\n" +
 	"\rListScheduled\x12\".splashdam.v1.ListScheduledRequest\x1a#.splashdam.v1.ListScheduledResponse\x12X\n" +
@@ -5020,7 +4763,7 @@ func file_splashdam_proto_rawDescGZIP() []byte {
 	return file_splashdam_proto_rawDescData
 }
 
-var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_splashdam_proto_goTypes = []any{
 	(*Raw)(nil),                      // 0: splashdam.v1.Raw
 	(*Partition)(nil),                // 1: splashdam.v1.Partition
@@ -5061,34 +4804,31 @@ var file_splashdam_proto_goTypes = []any{
 	(*SnapshotsResponse)(nil),        // 36: splashdam.v1.SnapshotsResponse
 	(*PartitionSnapshots)(nil),       // 37: splashdam.v1.PartitionSnapshots
 	(*Snapshot)(nil),                 // 38: splashdam.v1.Snapshot
-	(*ExplainRequest)(nil),           // 39: splashdam.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 40: splashdam.v1.ExplainResponse
-	(*LaneCount)(nil),                // 41: splashdam.v1.LaneCount
-	(*PartitionFiguresRequest)(nil),  // 42: splashdam.v1.PartitionFiguresRequest
-	(*PartitionFiguresResponse)(nil), // 43: splashdam.v1.PartitionFiguresResponse
-	(*PartitionFigures)(nil),         // 44: splashdam.v1.PartitionFigures
-	(*FollowerFigures)(nil),          // 45: splashdam.v1.FollowerFigures
-	(*ChangeScheduledRequest)(nil),   // 46: splashdam.v1.ChangeScheduledRequest
-	(*ChangeScheduledResponse)(nil),  // 47: splashdam.v1.ChangeScheduledResponse
-	(*ListScheduledRequest)(nil),     // 48: splashdam.v1.ListScheduledRequest
-	(*ListScheduledResponse)(nil),    // 49: splashdam.v1.ListScheduledResponse
-	(*PendingSchedule)(nil),          // 50: splashdam.v1.PendingSchedule
-	(*FindScheduledRequest)(nil),     // 51: splashdam.v1.FindScheduledRequest
-	(*FindScheduledResponse)(nil),    // 52: splashdam.v1.FindScheduledResponse
-	(*TraceRequest)(nil),             // 53: splashdam.v1.TraceRequest
-	(*TraceResponse)(nil),            // 54: splashdam.v1.TraceResponse
-	(*TraceEvent)(nil),               // 55: splashdam.v1.TraceEvent
-	(*TraceGroup)(nil),               // 56: splashdam.v1.TraceGroup
-	(*SettlementsRequest)(nil),       // 57: splashdam.v1.SettlementsRequest
-	(*SettlementsResponse)(nil),      // 58: splashdam.v1.SettlementsResponse
-	(*Settlement)(nil),               // 59: splashdam.v1.Settlement
-	(*ReadSegmentRequest)(nil),       // 60: splashdam.v1.ReadSegmentRequest
-	(*ReadSegmentResponse)(nil),      // 61: splashdam.v1.ReadSegmentResponse
-	(*CopyEntriesRequest)(nil),       // 62: splashdam.v1.CopyEntriesRequest
-	(*CopyEntriesResponse)(nil),      // 63: splashdam.v1.CopyEntriesResponse
-	(*InventoryRequest)(nil),         // 64: splashdam.v1.InventoryRequest
-	(*InventoryResponse)(nil),        // 65: splashdam.v1.InventoryResponse
-	(*HeldSegment)(nil),              // 66: splashdam.v1.HeldSegment
+	(*PartitionFiguresRequest)(nil),  // 39: splashdam.v1.PartitionFiguresRequest
+	(*PartitionFiguresResponse)(nil), // 40: splashdam.v1.PartitionFiguresResponse
+	(*PartitionFigures)(nil),         // 41: splashdam.v1.PartitionFigures
+	(*FollowerFigures)(nil),          // 42: splashdam.v1.FollowerFigures
+	(*ChangeScheduledRequest)(nil),   // 43: splashdam.v1.ChangeScheduledRequest
+	(*ChangeScheduledResponse)(nil),  // 44: splashdam.v1.ChangeScheduledResponse
+	(*ListScheduledRequest)(nil),     // 45: splashdam.v1.ListScheduledRequest
+	(*ListScheduledResponse)(nil),    // 46: splashdam.v1.ListScheduledResponse
+	(*PendingSchedule)(nil),          // 47: splashdam.v1.PendingSchedule
+	(*FindScheduledRequest)(nil),     // 48: splashdam.v1.FindScheduledRequest
+	(*FindScheduledResponse)(nil),    // 49: splashdam.v1.FindScheduledResponse
+	(*TraceRequest)(nil),             // 50: splashdam.v1.TraceRequest
+	(*TraceResponse)(nil),            // 51: splashdam.v1.TraceResponse
+	(*TraceEvent)(nil),               // 52: splashdam.v1.TraceEvent
+	(*TraceGroup)(nil),               // 53: splashdam.v1.TraceGroup
+	(*SettlementsRequest)(nil),       // 54: splashdam.v1.SettlementsRequest
+	(*SettlementsResponse)(nil),      // 55: splashdam.v1.SettlementsResponse
+	(*Settlement)(nil),               // 56: splashdam.v1.Settlement
+	(*ReadSegmentRequest)(nil),       // 57: splashdam.v1.ReadSegmentRequest
+	(*ReadSegmentResponse)(nil),      // 58: splashdam.v1.ReadSegmentResponse
+	(*CopyEntriesRequest)(nil),       // 59: splashdam.v1.CopyEntriesRequest
+	(*CopyEntriesResponse)(nil),      // 60: splashdam.v1.CopyEntriesResponse
+	(*InventoryRequest)(nil),         // 61: splashdam.v1.InventoryRequest
+	(*InventoryResponse)(nil),        // 62: splashdam.v1.InventoryResponse
+	(*HeldSegment)(nil),              // 63: splashdam.v1.HeldSegment
 }
 var file_splashdam_proto_depIdxs = []int32{
 	1,  // 0: splashdam.v1.Segment.partition:type_name -> splashdam.v1.Partition
@@ -5129,81 +4869,77 @@ var file_splashdam_proto_depIdxs = []int32{
 	37, // 35: splashdam.v1.SnapshotsResponse.results:type_name -> splashdam.v1.PartitionSnapshots
 	1,  // 36: splashdam.v1.PartitionSnapshots.partition:type_name -> splashdam.v1.Partition
 	38, // 37: splashdam.v1.PartitionSnapshots.snapshots:type_name -> splashdam.v1.Snapshot
-	1,  // 38: splashdam.v1.ExplainRequest.partition:type_name -> splashdam.v1.Partition
-	41, // 39: splashdam.v1.ExplainResponse.ahead:type_name -> splashdam.v1.LaneCount
-	1,  // 40: splashdam.v1.PartitionFiguresRequest.partitions:type_name -> splashdam.v1.Partition
-	44, // 41: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
-	1,  // 42: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
-	45, // 43: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
-	1,  // 44: splashdam.v1.ChangeScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	1,  // 45: splashdam.v1.ListScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	50, // 46: splashdam.v1.ListScheduledResponse.pending:type_name -> splashdam.v1.PendingSchedule
-	1,  // 47: splashdam.v1.FindScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	1,  // 48: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
-	55, // 49: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
-	56, // 50: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
-	1,  // 51: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
-	59, // 52: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
-	2,  // 53: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
-	2,  // 54: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
-	2,  // 55: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
-	7,  // 56: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
-	2,  // 57: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
-	3,  // 58: splashdam.v1.InventoryResponse.node:type_name -> splashdam.v1.Incarnation
-	66, // 59: splashdam.v1.InventoryResponse.segments:type_name -> splashdam.v1.HeldSegment
-	7,  // 60: splashdam.v1.InventoryResponse.named:type_name -> splashdam.v1.Named
-	5,  // 61: splashdam.v1.HeldSegment.segment:type_name -> splashdam.v1.Segment
-	2,  // 62: splashdam.v1.HeldSegment.tail:type_name -> splashdam.v1.Position
-	2,  // 63: splashdam.v1.HeldSegment.end:type_name -> splashdam.v1.Position
-	0,  // 64: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
-	0,  // 65: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
-	6,  // 66: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
-	10, // 67: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
-	12, // 68: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
-	17, // 69: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
-	19, // 70: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
-	22, // 71: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
-	26, // 72: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
-	30, // 73: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
-	32, // 74: splashdam.v1.LogNode.Seek:input_type -> splashdam.v1.SeekRequest
-	35, // 75: splashdam.v1.LogNode.Snapshots:input_type -> splashdam.v1.SnapshotsRequest
-	39, // 76: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
-	42, // 77: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
-	46, // 78: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
-	48, // 79: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
-	51, // 80: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
-	53, // 81: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
-	57, // 82: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
-	60, // 83: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
-	62, // 84: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
-	64, // 85: splashdam.v1.LogNode.Inventory:input_type -> splashdam.v1.InventoryRequest
-	0,  // 86: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
-	0,  // 87: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
-	8,  // 88: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
-	11, // 89: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
-	14, // 90: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
-	18, // 91: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
-	20, // 92: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
-	23, // 93: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
-	27, // 94: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
-	31, // 95: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
-	33, // 96: splashdam.v1.LogNode.Seek:output_type -> splashdam.v1.SeekResponse
-	36, // 97: splashdam.v1.LogNode.Snapshots:output_type -> splashdam.v1.SnapshotsResponse
-	40, // 98: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
-	43, // 99: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
-	47, // 100: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
-	49, // 101: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
-	52, // 102: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
-	54, // 103: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
-	58, // 104: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
-	61, // 105: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
-	63, // 106: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
-	65, // 107: splashdam.v1.LogNode.Inventory:output_type -> splashdam.v1.InventoryResponse
-	86, // [86:108] is the sub-list for method output_type
-	64, // [64:86] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	1,  // 38: splashdam.v1.PartitionFiguresRequest.partitions:type_name -> splashdam.v1.Partition
+	41, // 39: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
+	1,  // 40: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
+	42, // 41: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
+	1,  // 42: splashdam.v1.ChangeScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	1,  // 43: splashdam.v1.ListScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	47, // 44: splashdam.v1.ListScheduledResponse.pending:type_name -> splashdam.v1.PendingSchedule
+	1,  // 45: splashdam.v1.FindScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	1,  // 46: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
+	52, // 47: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
+	53, // 48: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
+	1,  // 49: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
+	56, // 50: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
+	2,  // 51: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
+	2,  // 52: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
+	2,  // 53: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
+	7,  // 54: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
+	2,  // 55: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
+	3,  // 56: splashdam.v1.InventoryResponse.node:type_name -> splashdam.v1.Incarnation
+	63, // 57: splashdam.v1.InventoryResponse.segments:type_name -> splashdam.v1.HeldSegment
+	7,  // 58: splashdam.v1.InventoryResponse.named:type_name -> splashdam.v1.Named
+	5,  // 59: splashdam.v1.HeldSegment.segment:type_name -> splashdam.v1.Segment
+	2,  // 60: splashdam.v1.HeldSegment.tail:type_name -> splashdam.v1.Position
+	2,  // 61: splashdam.v1.HeldSegment.end:type_name -> splashdam.v1.Position
+	0,  // 62: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
+	0,  // 63: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
+	6,  // 64: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
+	10, // 65: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
+	12, // 66: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
+	17, // 67: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
+	19, // 68: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
+	22, // 69: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
+	26, // 70: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
+	30, // 71: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
+	32, // 72: splashdam.v1.LogNode.Seek:input_type -> splashdam.v1.SeekRequest
+	35, // 73: splashdam.v1.LogNode.Snapshots:input_type -> splashdam.v1.SnapshotsRequest
+	39, // 74: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
+	43, // 75: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
+	45, // 76: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
+	48, // 77: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
+	50, // 78: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
+	54, // 79: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
+	57, // 80: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
+	59, // 81: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
+	61, // 82: splashdam.v1.LogNode.Inventory:input_type -> splashdam.v1.InventoryRequest
+	0,  // 83: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
+	0,  // 84: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
+	8,  // 85: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
+	11, // 86: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
+	14, // 87: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
+	18, // 88: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
+	20, // 89: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
+	23, // 90: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
+	27, // 91: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
+	31, // 92: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
+	33, // 93: splashdam.v1.LogNode.Seek:output_type -> splashdam.v1.SeekResponse
+	36, // 94: splashdam.v1.LogNode.Snapshots:output_type -> splashdam.v1.SnapshotsResponse
+	40, // 95: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
+	44, // 96: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
+	46, // 97: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
+	49, // 98: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
+	51, // 99: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
+	55, // 100: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
+	58, // 101: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
+	60, // 102: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
+	62, // 103: splashdam.v1.LogNode.Inventory:output_type -> splashdam.v1.InventoryResponse
+	83, // [83:104] is the sub-list for method output_type
+	62, // [62:83] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_splashdam_proto_init() }
@@ -5217,7 +4953,7 @@ func file_splashdam_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_splashdam_proto_rawDesc), len(file_splashdam_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   67,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

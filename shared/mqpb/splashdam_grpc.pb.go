@@ -34,7 +34,6 @@ const (
 	LogNode_DeadLetters_FullMethodName      = "/splashdam.v1.LogNode/DeadLetters"
 	LogNode_Seek_FullMethodName             = "/splashdam.v1.LogNode/Seek"
 	LogNode_Snapshots_FullMethodName        = "/splashdam.v1.LogNode/Snapshots"
-	LogNode_Explain_FullMethodName          = "/splashdam.v1.LogNode/Explain"
 	LogNode_PartitionFigures_FullMethodName = "/splashdam.v1.LogNode/PartitionFigures"
 	LogNode_ChangeScheduled_FullMethodName  = "/splashdam.v1.LogNode/ChangeScheduled"
 	LogNode_ListScheduled_FullMethodName    = "/splashdam.v1.LogNode/ListScheduled"
@@ -70,8 +69,6 @@ type LogNodeClient interface {
 	Seek(ctx context.Context, in *SeekRequest, opts ...grpc.CallOption) (*SeekResponse, error)
 	// Snapshots makes, deletes or lists a group's snapshots in partitions led here.
 	Snapshots(ctx context.Context, in *SnapshotsRequest, opts ...grpc.CallOption) (*SnapshotsResponse, error)
-	// Explain says why a message is not delivered to a group now.
-	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
 	PartitionFigures(ctx context.Context, in *PartitionFiguresRequest, opts ...grpc.CallOption) (*PartitionFiguresResponse, error)
 	// ChangeScheduled cancels a pending schedule or gives it another due time; ListScheduled lists the pending ones;
 	// FindScheduled says where a schedule is in its life.
@@ -225,16 +222,6 @@ func (c *logNodeClient) Snapshots(ctx context.Context, in *SnapshotsRequest, opt
 	return out, nil
 }
 
-func (c *logNodeClient) Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ExplainResponse)
-	err := c.cc.Invoke(ctx, LogNode_Explain_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 func (c *logNodeClient) PartitionFigures(ctx context.Context, in *PartitionFiguresRequest, opts ...grpc.CallOption) (*PartitionFiguresResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PartitionFiguresResponse)
@@ -349,8 +336,6 @@ type LogNodeServer interface {
 	Seek(context.Context, *SeekRequest) (*SeekResponse, error)
 	// Snapshots makes, deletes or lists a group's snapshots in partitions led here.
 	Snapshots(context.Context, *SnapshotsRequest) (*SnapshotsResponse, error)
-	// Explain says why a message is not delivered to a group now.
-	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
 	PartitionFigures(context.Context, *PartitionFiguresRequest) (*PartitionFiguresResponse, error)
 	// ChangeScheduled cancels a pending schedule or gives it another due time; ListScheduled lists the pending ones;
 	// FindScheduled says where a schedule is in its life.
@@ -413,9 +398,6 @@ func (UnimplementedLogNodeServer) Seek(context.Context, *SeekRequest) (*SeekResp
 }
 func (UnimplementedLogNodeServer) Snapshots(context.Context, *SnapshotsRequest) (*SnapshotsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Snapshots not implemented")
-}
-func (UnimplementedLogNodeServer) Explain(context.Context, *ExplainRequest) (*ExplainResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
 }
 func (UnimplementedLogNodeServer) PartitionFigures(context.Context, *PartitionFiguresRequest) (*PartitionFiguresResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PartitionFigures not implemented")
@@ -659,24 +641,6 @@ func _LogNode_Snapshots_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
-func _LogNode_Explain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ExplainRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(LogNodeServer).Explain(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: LogNode_Explain_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(LogNodeServer).Explain(ctx, req.(*ExplainRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _LogNode_PartitionFigures_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PartitionFiguresRequest)
 	if err := dec(in); err != nil {
@@ -885,10 +849,6 @@ var LogNode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Snapshots",
 			Handler:    _LogNode_Snapshots_Handler,
-		},
-		{
-			MethodName: "Explain",
-			Handler:    _LogNode_Explain_Handler,
 		},
 		{
 			MethodName: "PartitionFigures",
