@@ -115,6 +115,8 @@ func (g *group) check(leased map[*grant]int) error {
 			return fmt.Errorf("offset %d is %s and exported as dead", off, x.state)
 		case x.state == StateAcked:
 			return fmt.Errorf("offset %d is acked and out", off)
+		case x.state != StateDead && off < g.lowest:
+			return fmt.Errorf("offset %d is %s, and nothing is unsettled below %d", off, x.state, g.lowest)
 		}
 	}
 	if exported != g.exported {

@@ -154,6 +154,7 @@ func (m *Machine) redriven(g *group, r *redriven) {
 			}
 			g.leave(x)
 			x.attempt = 0
+			g.lowest = min(g.lowest, off) // the cursor has passed it
 			g.wait(off, x, due, r.now)
 		}
 	}

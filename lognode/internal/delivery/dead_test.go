@@ -107,9 +107,15 @@ func TestMuseum30RedriveReachesTheSameGroup(t *testing.T) {
 	j.cut(5)
 	j.want(Reject, SettleOK, StateDead, receipts(j.receive(1, 5, 1))...)
 	all := []uint64{0, 1, 2, 3, 4}
+	if f, _ := j.m.Figures(1); f.Cursor != 5 {
+		t.Errorf("all are dead, and the cursor is %d", f.Cursor)
+	}
 	moved, err := j.m.Redrive(j.now, 1, []uint64{1, 2, 4}, 0, 0)
 	if moved != 3 || err != nil {
 		t.Fatalf("moved %d, %v; want 3", moved, err)
+	}
+	if f, _ := j.m.Figures(1); f.Cursor != 1 { // what retention keeps
+		t.Errorf("the cursor is %d", f.Cursor)
 	}
 	if again, _ := j.m.Redrive(j.now, 1, []uint64{1, 2, 4}, 0, 0); again != 0 {
 		t.Errorf("what is not dead was moved again: %d", again)
