@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/splashdam/splashdam/lognode/internal/clocks"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/link"
 	"github.com/splashdam/splashdam/shared/meta"
@@ -43,6 +44,9 @@ type peers struct {
 	closed  bool
 	byStore map[mq.StoreID]*peer
 	heard   map[mq.StoreID]*atomic.Int64 // Unix nanoseconds; outlives the peer
+
+	clockMu sync.Mutex
+	clocks  *clocks.Clocks
 }
 
 // peer is the stream to one node, opened again and again until it is replaced.
@@ -58,7 +62,7 @@ type peer struct {
 }
 
 func newPeers(n *Node) *peers {
-	return &peers{n: n, byStore: map[mq.StoreID]*peer{}, heard: map[mq.StoreID]*atomic.Int64{}}
+	return &peers{n: n, byStore: map[mq.StoreID]*peer{}, heard: map[mq.StoreID]*atomic.Int64{}, clocks: clocks.New()}
 }
 
 // update takes up new nodes and new addresses. A node that etcd does not name now is kept: it may only have
@@ -167,6 +171,9 @@ func (ps *peers) run(ctx context.Context, p *peer) error {
 			p.set(s)
 			ps.each(func(x partitionEvents) { x.PeerUp(p.node.Store) })
 		}
+		if ft == frame.TypeStatus {
+			return ps.told(p.node.Store, body)
+		}
 		if ft != frame.TypeAcks {
 			return nil
 		}
@@ -259,6 +266,26 @@ func (ps *peers) clock(id mq.StoreID) *atomic.Int64 {
 		ps.heard[id] = c
 	}
 	return c
+}
+
+// told takes a heartbeat, which says what the other node's clock is. (Acknowledgements carry it too; ten beats in two
+// seconds are enough to find the one with the least delay.)
+func (ps *peers) told(from mq.StoreID, body []byte) error {
+	var s frame.Status
+	if err := s.Parse(body); err != nil {
+		return err
+	}
+	ps.clockMu.Lock()
+	defer ps.clockMu.Unlock()
+	ps.clocks.Heard(from, s.Clock, time.Now().UnixNano())
+	return nil
+}
+
+// Ahead is by how much this node's clock is ahead of the median of the nodes' clocks, negative if it is behind.
+func (ps *peers) Ahead() time.Duration {
+	ps.clockMu.Lock()
+	defer ps.clockMu.Unlock()
+	return ps.clocks.Ahead(time.Now().UnixNano())
 }
 
 func (ps *peers) find(id mq.StoreID) *peer {

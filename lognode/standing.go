@@ -51,13 +51,14 @@ func (n *Node) register(ctx context.Context) (*standing, error) {
 func (s *standing) watchSpace(ctx context.Context) {
 	tick := time.NewTicker(spaceEvery)
 	defer tick.Stop()
-	var room time.Time // since when there is room, while the registration says that there is none
+	var room, right time.Time // since when there is room, or the clock is right, while the registration says otherwise
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+		right = s.watchClock(ctx, right)
 		switch allowed := s.n.store.PublishAllowed(); {
 		case !allowed:
 			room = time.Time{}
@@ -70,6 +71,30 @@ func (s *standing) watchSpace(ctx context.Context) {
 			s.say(ctx, func(v *meta.Node) { v.Full = false })
 		}
 	}
+}
+
+// watchClock compares the clock with the other nodes' (rule R8). right is since when it is right again.
+func (s *standing) watchClock(ctx context.Context, right time.Time) time.Time {
+	ahead := s.n.peers.Ahead()
+	s.n.env.Ahead.Store(int64(ahead))
+	s.n.env.Metrics.Ahead.Set(ahead.Seconds())
+	switch {
+	case s.n.env.Skewed():
+		if !s.value.Skewed {
+			s.n.log.Error("this node's clock is too far from those of the other nodes: it leads nothing while others can, and releases no schedules",
+				"ahead", ahead)
+		}
+		s.say(ctx, func(v *meta.Node) { v.Skewed = true })
+		s.n.leadNothing("the leader's clock is off")
+	case !s.value.Skewed:
+	case right.IsZero():
+		return time.Now()
+	case time.Since(right) >= spaceRest:
+		s.say(ctx, func(v *meta.Node) { v.Skewed = false })
+	default:
+		return right
+	}
+	return time.Time{}
 }
 
 // say changes the registration, if that changes it.
@@ -85,7 +110,7 @@ func (s *standing) say(ctx context.Context, change func(*meta.Node)) {
 	if err := s.lease.Update(ctx, next); err != nil {
 		s.n.log.Warn("the registration could not be changed", "err", err)
 	}
-	s.n.log.Info("the node says of itself", "full", next.Full, "stopping", next.Stopping)
+	s.n.log.Info("the node says of itself", "full", next.Full, "skewed", next.Skewed, "stopping", next.Stopping)
 }
 
 // leave hands over what the node leads while it still serves, for a few seconds at most, then ends the registration.
@@ -142,7 +167,7 @@ func (n *Node) leadNothing(reason string) {
 func (n *Node) toHandOver() (out []mq.SegmentID) {
 	id, others := n.store.Identity(), 0
 	for _, x := range n.view.Nodes() {
-		if x.Store != id.Store && !x.Full && !x.Draining && !x.Stopping {
+		if x.Store != id.Store && !x.Full && !x.Draining && !x.Skewed && !x.Stopping {
 			others++
 		}
 	}

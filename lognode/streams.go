@@ -63,6 +63,8 @@ func (s *server) Peer(t mqpb.LogNode_PeerServer) error {
 			return s.entries(from, body, ack)
 		case frame.TypeAsk:
 			return s.asked(from, body, ack)
+		case frame.TypeStatus:
+			return n.peers.told(from.Store, body)
 		}
 		return nil
 	})

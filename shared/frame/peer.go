@@ -83,37 +83,18 @@ func (f *Acks) Parse(b []byte) error {
 	return r.Err()
 }
 
-// Commit is a commit position that changed since it was last told.
-type Commit struct {
-	Segment mq.SegmentID
-	Commit  mq.Position
-}
-
 // Status is the heartbeat, every 200 ms on an idle stream, both ways.
 type Status struct {
-	Clock   int64
-	Commits []Commit
+	Clock int64 // the sender's, Unix nanoseconds
 }
 
 // AppendTo appends the frame's body.
-func (f *Status) AppendTo(b []byte) []byte {
-	b = binary.AppendVarint(b, f.Clock)
-	b = binary.AppendUvarint(b, uint64(len(f.Commits)))
-	for _, c := range f.Commits {
-		b = binary.AppendUvarint(b, uint64(c.Segment))
-		b = mq.AppendPosition(b, c.Commit)
-	}
-	return b
-}
+func (f *Status) AppendTo(b []byte) []byte { return binary.AppendVarint(b, f.Clock) }
 
 // Parse reads the frame's body.
 func (f *Status) Parse(b []byte) error {
 	r := mq.NewReader(b)
 	f.Clock = r.Varint()
-	f.Commits = make([]Commit, r.Count(3))
-	for i := range f.Commits {
-		f.Commits[i] = Commit{mq.SegmentID(r.Uvarint()), r.Position()}
-	}
 	return r.Err()
 }
 

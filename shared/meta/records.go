@@ -21,6 +21,8 @@ type Node struct {
 	Draining bool `json:"draining,omitempty"`
 	// Full says that the node's disk refuses publishes, so it gets no new segments while others can.
 	Full bool `json:"full,omitempty"`
+	// Skewed says that the node's clock is too far from the others', so it gets no new segments while others can.
+	Skewed bool `json:"skewed,omitempty"`
 	// Stopping says that the node is about to end, so it gets no new segments while others can.
 	Stopping bool `json:"stopping,omitempty"`
 }

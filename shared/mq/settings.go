@@ -53,6 +53,17 @@ type Retention struct {
 	Time          Duration `json:"time"`           // 0: no limit by time
 	Bytes         int64    `json:"bytes"`          // per topic; 0: no limit by size
 	KeepUnsettled bool     `json:"keep_unsettled"` // what an active group has not settled stays
+	// MaxShare is how much of what is kept the limit by time removes within an hour at most: a clock or a setting that is wrong
+	// is noticed before everything is gone. 0 is a tenth, 1 is no limit.
+	MaxShare float64 `json:"max_share,omitempty"`
+}
+
+// Share is MaxShare, or its default.
+func (r *Retention) Share() float64 {
+	if r.MaxShare == 0 {
+		return 0.1
+	}
+	return r.MaxShare
 }
 
 // TopicSettings are what the owner of a topic chose; see DefaultTopicSettings.
@@ -108,6 +119,7 @@ func (t *TopicSettings) Validate(at string) error {
 	c.want(t.Quorum == 0 || 2*t.Quorum > t.Replicas, at+"/ack_quorum", "must be more than half of the replicas")
 	c.want(t.Retention.Time == 0 || between(time.Duration(t.Retention.Time), time.Minute, 10*365*24*time.Hour),
 		at+"/retention/time", "must be at least 1m and at most 87600h, or 0s for no limit")
+	c.want(t.Retention.MaxShare >= 0 && t.Retention.MaxShare <= 1, at+"/retention/max_share", "must be from 0 (a tenth) to 1 (no limit)")
 	c.want(t.Retention.Bytes >= 0, at+"/retention/bytes", "must be 0 (no limit) or more")
 	c.want(between(t.MaxMessageBytes, 1, LargestMaxMessageBytes), at+"/max_message_bytes", "must be 1 to %d", LargestMaxMessageBytes)
 	c.want(t.Compression == "none" || t.Compression == "s2" || t.Compression == "zstd", at+"/compression", "must be none, s2 or zstd")

@@ -130,6 +130,19 @@ func (m *Machine) Lead(segment uint64, now int64) {
 	m.done()
 }
 
+// Shift makes all leases end later by so many nanoseconds. A new leader counts them from the time of the journal's last
+// entry, not from its own: the leader before may have been gone for long, or have had another clock (rule R8). It is
+// no decision that is written: who comes next counts from the last entry that it finds.
+func (m *Machine) Shift(by int64) {
+	for i := range m.deadlines.items {
+		if d := &m.deadlines.items[i]; d.grant != nil && m.holds(*d) {
+			d.due += by
+			d.grant.until += by
+		}
+	}
+	m.deadlines.prune(m.holds)
+}
+
 // Leading says whether Lead was called.
 func (m *Machine) Leading() bool { return m.leading }
 

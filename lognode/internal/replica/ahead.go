@@ -53,7 +53,8 @@ func newAhead() *ahead { return &ahead{messages: map[uint64]mq.Message{}} }
 
 // mayRelease is the one place that says whether this leader releases schedules now.
 func (p *Partition) mayRelease(*leadership) bool {
-	return p.env.Store.PublishAllowed() // on a disk that is nearly full what is due is late rather than the disk full
+	// On a disk that is nearly full what is due is late rather than the disk full; by a clock that is wrong it might be early.
+	return p.env.Store.PublishAllowed() && !p.env.Skewed()
 }
 
 // readAhead looks at what is due soon, after a round of events: it begins to read it, and sets the timer.

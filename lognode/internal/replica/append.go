@@ -110,7 +110,7 @@ func (p *Partition) place(l *leadership) bool {
 	data := make([]byte, mq.EntryHeaderSize, mq.EntryHeaderSize+size)
 	data = l.machine.TakeRecords(data)
 	data = l.book.TakeRecords(data)
-	now := max(time.Now().UnixNano(), l.seg.Stamp())
+	now := max(p.env.stamp(), l.seg.Stamp())
 	var e mq.Entry
 	data, e.Count = p.placeReleases(l, data, now)
 	data, n := p.placeBatches(l, &e, data, now)

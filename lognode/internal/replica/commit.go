@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/frame"
@@ -123,7 +122,7 @@ func (p *Partition) checkpoint(l *leadership) {
 		data := make([]byte, mq.EntryHeaderSize, mq.EntryHeaderSize+len(body)+16)
 		data = mq.AppendRecord(data, mq.KindCheckpoint, body)
 		var e mq.Entry
-		if err := l.seg.Place(&e, time.Now().UnixNano()); err != nil {
+		if err := l.seg.Place(&e, p.env.stamp()); err != nil {
 			return // sealed meanwhile: the next leader makes its own
 		}
 		e.PutHeader(data)

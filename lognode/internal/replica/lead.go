@@ -43,6 +43,7 @@ type leadership struct {
 	began        time.Time   // when this leadership did
 	messages     bool        // the segment has messages
 	full         bool        // by retention: publishes are refused
+	pass         pass        // of retention by time
 	uses         map[mq.GroupID]time.Time
 	looking      map[mq.GroupID]*lookers // what waits for the look of a group's filter
 
@@ -186,6 +187,7 @@ type parked struct {
 func (p *Partition) close(l *leadership) {
 	l.cancel()
 	l.seg.Seal()
+	p.endPass(l)
 	if !l.serving {
 		p.env.Opening(l.seg.Segment().ID, false)
 	}

@@ -7,6 +7,10 @@ type Metrics struct {
 	Appended, Delivered, ReadErrors, Faults, Opened, Repaired, Expired, Footers, Lost, Released, Lapsed prometheus.Counter
 	// Behind is of how many partitions etcd says less than this node has seen (rule R7).
 	Behind prometheus.Gauge
+	// Ahead is by how many seconds the node's clock is ahead of the median of the nodes' clocks.
+	Ahead prometheus.Gauge
+	// Kept is how many partitions keep what retention by time would remove, because it would be too much at once.
+	Kept prometheus.Gauge
 	// Late is how long after its due time the first message of a released record was placed, in seconds.
 	Late prometheus.Histogram
 }
@@ -22,11 +26,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Name: "release_lateness_seconds", Help: "How long after its due time the first schedule of a released record was placed.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 2, 16)})
 	reg.MustRegister(late)
-	behind := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "splashdam", Subsystem: "partition", Name: "metadata_behind",
-		Help: "Partitions of which etcd says less than this node has seen: they are left alone."})
-	reg.MustRegister(behind)
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "splashdam", Subsystem: "partition", Name: name, Help: help})
+		reg.MustRegister(g)
+		return g
+	}
 	return &Metrics{
-		Behind:     behind,
+		Behind:     gauge("metadata_behind", "Partitions of which etcd says less than this node has seen: they are left alone."),
+		Ahead:      gauge("clock_ahead_seconds", "How far this node's clock is ahead of the median of the nodes' clocks."),
+		Kept:       gauge("retention_stopped", "Partitions where retention by time would remove too much at once, and has stopped."),
 		Late:       late,
 		Released:   counter("released_messages_total", "Schedules that were due and became messages on this node."),
 		Appended:   counter("appended_messages_total", "Messages that got an offset on this node."),

@@ -64,6 +64,7 @@ func (p *Partition) succeeded(l *leadership) {
 	next.machine, next.batches, next.batchBytes = l.machine, l.batches, l.batchBytes
 	next.book, next.ahead = l.book, l.ahead
 	next.await, next.unplaced = l.await, l.unplaced
+	next.pass, l.pass.stopped = l.pass, false
 	next.published, next.delivered, next.uses = l.published, l.delivered, l.uses
 	p.close(l)
 	p.lead = next
@@ -222,10 +223,14 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	}
 	l.machine, l.chain, l.serving = o.machine, o.chain, true
 	l.machine.Commit(s.Base.Offset)
-	l.machine.Lead(s.Number, time.Now().UnixNano())
+	now := time.Now().UnixNano()
+	if o.stamp != 0 { // loaded, not kept over a roll
+		l.machine.Shift(now - o.stamp)
+	}
+	l.machine.Lead(s.Number, now)
 	l.seg.Chained()
 	if len(l.chain) > 0 { // a leader before may have shortened the chain and not lived to say so in the journal
-		l.machine.Drop(time.Now().UnixNano(), l.chain[0].Base.Offset)
+		l.machine.Drop(now, l.chain[0].Base.Offset)
 	}
 	p.env.Opening(s.ID, false)
 	l.release()

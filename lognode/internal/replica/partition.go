@@ -81,6 +81,8 @@ type Env struct {
 	SegmentBytes int64
 	// Waiting counts the bytes of appends that no entry holds yet, over all partitions of the node.
 	Waiting atomic.Int64
+	// Ahead is by how many nanoseconds this node's clock is ahead of the median of the nodes' clocks; the node sets it.
+	Ahead atomic.Int64
 	// LossPatience is how long a leader looks for the end of the last segment before it judges whether that is lost.
 	LossPatience time.Duration
 	// Readers bounds the goroutines that read beside the partitions.

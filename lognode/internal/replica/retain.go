@@ -46,7 +46,9 @@ func (p *Partition) Retain() {
 			}
 			return
 		}
-		p.dropFirst(l)
+		if over || !p.tooMuch(l, s, t.Settings.Retention) {
+			p.dropFirst(l)
+		}
 	})
 }
 
@@ -68,13 +70,7 @@ func (p *Partition) overBytes(l *leadership, t mq.TopicSettings) bool {
 	if t.Retention.Bytes == 0 {
 		return false
 	}
-	held := l.sinceOpen
-	for i := range l.chain {
-		if info, ok := p.env.Store.Segment(l.chain[i].ID); ok {
-			held += info.Bytes
-		}
-	}
-	return held > t.Retention.Bytes/int64(t.Partitions)
+	return p.heldBytes(l) > t.Retention.Bytes/int64(t.Partitions)
 }
 
 // expired says whether everything in s is older than retention allows. Where this store has no whole copy nothing expires.
@@ -84,6 +80,57 @@ func (p *Partition) expired(l *leadership, s *mq.Segment, r mq.Retention) bool {
 	}
 	info, _ := p.env.Store.Segment(s.ID)
 	return info.LastStamp+int64(r.Time) < l.seg.Stamp()
+}
+
+// passTime is how long a pass of retention by time lasts.
+const passTime = time.Hour
+
+// pass is what retention by time removed lately.
+type pass struct {
+	began   time.Time
+	held    int64 // bytes that there were when it began
+	removed int64
+	stopped bool // nothing more until the next one
+}
+
+// tooMuch says whether the limit by time has removed its share for now (rule R8). The first segment of a pass may always
+// go, so that a partition of few segments loses one at a time. What is over comes with the next passes.
+func (p *Partition) tooMuch(l *leadership, s *mq.Segment, r mq.Retention) bool {
+	if now := time.Now(); l.pass.began.IsZero() || now.Sub(l.pass.began) >= passTime {
+		p.endPass(l)
+		l.pass = pass{began: now, held: p.heldBytes(l)}
+	}
+	info, _ := p.env.Store.Segment(s.ID)
+	if l.pass.removed == 0 || float64(l.pass.removed+info.Bytes) <= r.Share()*float64(l.pass.held) {
+		l.pass.removed += max(1, info.Bytes)
+		return false
+	}
+	if !l.pass.stopped {
+		l.pass.stopped = true
+		p.env.Metrics.Kept.Inc()
+		p.log.Error("retention by time has removed its share for this hour, and more has expired: is a clock wrong, or the setting?",
+			"removed", l.pass.removed, "of", l.pass.held, "share", r.Share(), "next", s.ID)
+	}
+	return true
+}
+
+// endPass takes the alarm back.
+func (p *Partition) endPass(l *leadership) {
+	if l.pass.stopped {
+		l.pass.stopped = false
+		p.env.Metrics.Kept.Dec()
+	}
+}
+
+// heldBytes is what this store holds of the partition.
+func (p *Partition) heldBytes(l *leadership) int64 {
+	held := l.sinceOpen
+	for i := range l.chain {
+		if info, ok := p.env.Store.Segment(l.chain[i].ID); ok {
+			held += info.Bytes
+		}
+	}
+	return held
 }
 
 // keeper is the name of an active group that has not settled everything in s, or holds a dead letter of it; "" for none.

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -146,5 +148,33 @@ func TestOldSegmentsRoll(t *testing.T) {
 	o.retain()
 	if id := <-o.wants; id != o.world.head.Open.ID {
 		t.Fatalf("asked to seal %d", id)
+	}
+}
+
+// A clock that jumped, or a limit that was mistyped, does not empty a topic: after a tenth of it, or one segment, retention by
+// time stops for the hour and says so; an owner who means it says that.
+func TestRetentionByTimeStopsAtItsShare(t *testing.T) {
+	o := newOne(t)
+	o.segments()
+	o.world.topic.Retention = mq.Retention{Time: 1}
+	for range 3 {
+		o.retain()
+	}
+	if first := o.first(); first != 2 {
+		t.Fatalf("offset %d is the first one, want 2: the second segment is more than a tenth", first)
+	}
+	if n := testutil.ToFloat64(o.env.Metrics.Kept); n != 1 {
+		t.Errorf("%v partitions are said to have stopped", n)
+	}
+	o.world.topic.Retention.MaxShare = 1
+	o.retain()
+	if first := o.first(); first != 4 {
+		t.Fatalf("offset %d is the first one, want 4: all may go", first)
+	}
+	o.open() // a roll
+	o.settled()
+	o.p.Close()
+	if n := testutil.ToFloat64(o.env.Metrics.Kept); n != 0 {
+		t.Errorf("%v partitions are said to have stopped after the leadership", n)
 	}
 }

@@ -1,0 +1,36 @@
+package delivery
+
+import "testing"
+
+// After a failover leases count from the journal's last entry: who holds one does not lose it to a long start, or to the new
+// leader's clock (museum 7).
+func TestLeasesCountFromTheJournalsLastStamp(t *testing.T) {
+	j := newJournal(t)
+	j.group(1, nil)
+	j.cut(2)
+	g := j.receive(1, 2, 1) // for 10 s
+	j.cut(0)
+	last := j.now
+	j.now += 3600 * sec // the cluster was down for an hour
+	m := replay(t, New(part), j.entries)
+	m.Shift(j.now - last)
+	m.Lead(2, j.now)
+	j.m = m
+	if err := m.Check(); err != nil {
+		t.Fatal(err)
+	}
+	fire := func(at int64) (expired int) {
+		for m.timer.ID != 0 && m.timer.Due <= at {
+			m.Fire(at, m.timer.ID)
+		}
+		f, _ := m.Figures(1)
+		return 2 - f.Leased
+	}
+	if n := fire(j.now + 9*sec); n != 0 {
+		t.Fatalf("%d of two leases ran out after 9 of 10 seconds", n)
+	}
+	j.want(Ack, SettleOK, StateAcked, receipts(g)[0])
+	if n := fire(j.now + 10*sec); n != 2 { // one is acked, the other one's lease is over
+		t.Fatalf("after 10 seconds the lease goes on")
+	}
+}
