@@ -91,8 +91,6 @@ func TestBadPublishes(t *testing.T) {
 		code   string
 	}{
 		{single, "x", []string{"Mq-Lane", "urgent"}, 422, "validation_failed"},
-		{single, "x", []string{"Mq-Delay", "5m"}, 422, "validation_failed"},
-		{single, "x", []string{"Mq-Deliver-At", "2030-01-01T00:00:00Z"}, 422, "validation_failed"},
 		{single, "x", []string{"Mq-Ttl", "-5m"}, 422, "validation_failed"},
 		{single, "x", []string{"Mq-Ttl", "soon"}, 422, "validation_failed"},
 		{single, "x", []string{"Idempotency-Key", ""}, 422, "validation_failed"},

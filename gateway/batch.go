@@ -197,7 +197,7 @@ func (p *plan) readArray(r *itemReader) error {
 			p.fail(r.err)
 			continue
 		}
-		if p.add(&r.msg, r.partition); p.bytes > mq.MaxBatchBytes {
+		if p.add(&r.msg, r.partition, r.at); p.bytes > mq.MaxBatchBytes {
 			return mqerr.New(mqerr.BatchTooLarge, "a batch has at most %d bytes of messages", mq.MaxBatchBytes)
 		}
 	}
@@ -264,7 +264,7 @@ func appendResult(b []byte, s slot) []byte {
 	return append(b, '}')
 }
 
-// appendRuns appends one api.PublishRun for neighbours in one batch.
+// appendRuns appends one api.PublishRun for neighbours in one batch; a scheduled message is a run of its own.
 func (p *plan) appendRuns(b []byte) []byte {
 	for i := 0; i < len(p.slots); {
 		s := p.slots[i]
@@ -275,32 +275,37 @@ func (p *plan) appendRuns(b []byte) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, `{"partition":`...)
-		partition, first := uint32(0), uint64(0)
-		if s.batch != nil {
-			partition = s.batch.partition
-		}
-		at, err := s.result()
-		if err == nil && !at.id.Scheduled {
-			first = at.id.Number
-		}
-		b = strconv.AppendUint(b, uint64(partition), 10)
-		b = append(b, `,"first_offset":`...)
-		b = strconv.AppendUint(b, first, 10)
-		b = append(b, `,"count":`...)
-		b = strconv.AppendInt(b, int64(n), 10)
-		switch {
-		case err != nil:
-			b = append(b, `,"error":`...)
-			b = appendItemError(b, err)
-		case at.duplicate:
-			b = append(b, `,"id":"`...)
-			b = append(at.id.AppendTo(b), `","duplicate":true`...)
-		}
-		b = append(b, '}')
+		b = appendRun(b, s, n)
 		i += n
 	}
 	return b
+}
+
+func appendRun(b []byte, s slot, n int) []byte {
+	partition, first := uint32(0), uint64(0)
+	if s.batch != nil {
+		partition = s.batch.partition
+	}
+	at, err := s.result()
+	if err == nil && !at.id.Scheduled {
+		first = at.id.Number
+	}
+	b = append(b, `{"partition":`...)
+	b = strconv.AppendUint(b, uint64(partition), 10)
+	b = append(b, `,"first_offset":`...)
+	b = strconv.AppendUint(b, first, 10)
+	b = append(b, `,"count":`...)
+	b = strconv.AppendInt(b, int64(n), 10)
+	switch {
+	case err != nil:
+		b = append(b, `,"error":`...)
+		b = appendItemError(b, err)
+	case at.duplicate || at.id.Scheduled:
+		b = append(b, `,"id":"`...)
+		b = append(at.id.AppendTo(b), '"')
+		b = at.appendRest(b)
+	}
+	return append(b, '}')
 }
 
 // follows says whether t, n places after s, belongs to the run that s begins.
@@ -313,6 +318,7 @@ func follows(s, t slot, n int) bool {
 	}
 	at, err := s.result()
 	next, bad := t.result()
-	return err == nil && bad == nil && !at.duplicate && !next.duplicate && at.id.Partition == next.id.Partition &&
+	return err == nil && bad == nil && !at.duplicate && !next.duplicate && !at.id.Scheduled && !next.id.Scheduled &&
+		at.id.Partition == next.id.Partition &&
 		at.id.Number+uint64(n) == next.id.Number
 }

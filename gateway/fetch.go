@@ -222,7 +222,7 @@ func (r *receive) signer() *mq.ReceiptSigner { return mq.NewReceiptSigner(r.g.vi
 // appendDelivery appends one message as api.Delivery.
 func (r *receive) appendDelivery(b []byte, signer *mq.ReceiptSigner, h *handed, m *mq.Message, at *given) []byte {
 	receipt := r.receipt(h, at)
-	b = appendMessage(append(b, '{'), at.id, at.offset, m, at.stamp, r.base64)
+	b = appendMessage(append(b, '{'), at.id, m, where{at.offset, true, at.stamp, r.base64})
 	b = append(b, `,"receipt":"`...)
 	b = signer.AppendText(b, &receipt)
 	b = append(b, `","fence":"`...)

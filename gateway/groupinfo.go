@@ -64,7 +64,7 @@ func describeGroupPartition(p mq.PartitionID, f told[*mqpb.GroupFigures], now ti
 	a := f.answer
 	out.Cursor, out.NextOffset = a.GetCursor(), a.GetNext()
 	out.GroupFigures = api.GroupFigures{Lag: a.GetLag(), Ready: a.GetReady(), InFlight: a.GetLeased(), Waiting: a.GetWaiting(), Dead: a.GetDead(),
-		Exported: a.GetExported(), Acked: a.GetAcked(), Expired: a.GetExpired(), Filtered: a.GetFiltered(), Dropped: a.GetDropped(), Discarded: a.GetDiscarded()}
+		Exported: a.GetExported(), Acked: a.GetAcked(), Expired: a.GetExpired(), Filtered: a.GetFiltered(), Dropped: a.GetDropped(), Discarded: a.GetDiscarded(), Scheduled: a.GetScheduled()}
 	for _, l := range a.GetLanes() {
 		out.Lanes.Add(mq.Lane(l.GetLane()).String(), api.LaneFigures{Lag: l.GetLag(), InFlight: l.GetLeased(), Waiting: l.GetWaiting(), Dead: l.GetDead()})
 	}
@@ -96,6 +96,7 @@ func addFigures(sum, one *api.GroupFigures) {
 	sum.Filtered += one.Filtered
 	sum.Dropped += one.Dropped
 	sum.Discarded += one.Discarded
+	sum.Scheduled += one.Scheduled
 	sum.OldestAge = max(sum.OldestAge, one.OldestAge)
 }
 
@@ -178,7 +179,11 @@ func (g *Gateway) heldPage(ctx context.Context, at *heldPlace, limit uint32) ([]
 	messages = messages[:min(len(messages), int(limit))]
 	out := make([]api.HeldMessage, len(messages))
 	for i, m := range messages {
-		out[i] = api.HeldMessage{ID: mq.MessageID{Partition: p, Number: m.GetOffset()}.String(), Partition: p.Number,
+		id := mq.MessageID{Partition: p, Number: m.GetOffset()}
+		if m.GetScheduled() {
+			id = mq.MessageID{Partition: p, Scheduled: true, Number: m.GetNumber()}
+		}
+		out[i] = api.HeldMessage{ID: id.String(), Partition: p.Number,
 			Offset: m.GetOffset(), State: m.GetState(), Attempt: m.GetAttempt(), Until: timeOf(m.GetUntil()),
 			Consumer: m.GetConsumer(), Reason: m.GetReason(), Lane: mq.Lane(m.GetLane()).String(), Timestamp: timeOf(m.GetStamp())}
 	}

@@ -90,8 +90,11 @@ func headerSum(h mq.Header) uint64 {
 	return d.Sum64()
 }
 
-// add copies a message into the batch.
-func (b *outgoing) add(m *mq.Message) {
+// add copies a message with its time into the batch: all of a batch are scheduled, or none.
+func (b *outgoing) add(m *mq.Message, at int64) {
+	if at != 0 {
+		b.times = append(b.times, at)
+	}
 	if hasIdempotency(m) {
 		m.Content = contentSum(m)
 		b.keyed++
@@ -123,23 +126,27 @@ type placed struct {
 	id        mq.MessageID
 	duplicate bool // it was there before
 	stamp     int64
+	due       int64 // of a scheduled message that is pending
 }
 
 // at is where a message of the batch is, or that its idempotency key belongs to another one.
 func (b *outgoing) at(ordinal int32) (placed, *mqerr.Error) {
-	p := placed{id: mq.MessageID{Partition: mq.PartitionID{Topic: b.topic, Number: b.partition}}, stamp: b.stamp}
+	p := placed{id: mq.MessageID{Partition: mq.PartitionID{Topic: b.topic, Number: b.partition}, Scheduled: b.times != nil}, stamp: b.stamp}
 	i := 0
 	if len(b.repeats) > 0 {
 		i = sort.Search(len(b.repeats), func(i int) bool { return b.repeats[i].Ordinal >= uint32(ordinal) })
 		if i < len(b.repeats) && b.repeats[i].Ordinal == uint32(ordinal) {
 			r := &b.repeats[i]
-			p.id.Number, p.id.Scheduled, p.duplicate, p.stamp = r.Number, r.Scheduled, true, r.Stamp
+			p.id.Number, p.id.Scheduled, p.duplicate, p.stamp, p.due = r.Number, r.Scheduled, true, r.Stamp, r.Due
 			if r.Conflict {
 				return p, mqerr.New(mqerr.IdempotencyConflict, "the idempotency key came with other content as message %s", p.id)
 			}
 			return p, nil
 		}
 	}
-	p.id.Number = b.first + uint64(ordinal) - uint64(i)
+	stored := int(ordinal) - i
+	if p.id.Number = b.first + uint64(stored); b.times != nil {
+		p.due = b.times[stored]
+	}
 	return p, nil
 }

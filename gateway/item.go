@@ -28,6 +28,7 @@ type itemReader struct {
 
 	msg       mq.Message
 	partition int64
+	at        int64        // when it is to be delivered, see timeFromHeaders
 	err       *mqerr.Error // what is wrong with this item; the input as a whole is sound
 	encoding  string
 	hasValue  bool
@@ -44,7 +45,7 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 func (r *itemReader) read() error {
 	r.scan.Release()
 	r.msg = mq.Message{Lane: mq.LaneNormal, Headers: r.msg.Headers[:0]}
-	r.partition, r.err, r.encoding, r.hasValue, r.seen = anyPartition, nil, api.EncodingUTF8, false, 0
+	r.partition, r.at, r.err, r.encoding, r.hasValue, r.seen = anyPartition, 0, nil, api.EncodingUTF8, false, 0
 	if k := r.scan.Peek(); k != jsonscan.Object {
 		r.scan.Skip()
 		r.bad("", "a message is an object, not %s", k.Name())
@@ -75,6 +76,7 @@ const (
 	fieldLane
 	fieldTTL
 	fieldIdempotency
+	fieldTime
 )
 
 func (r *itemReader) field(name []byte) {
@@ -133,11 +135,10 @@ func (r *itemReader) field(name []byte) {
 				r.bad("/idempotency_key", "an idempotency key has 1 to %d bytes, this one has %d", mq.MaxIdempotencyBytes, len(s))
 			}
 		}
-	case "delay", "deliver_at":
-		if !r.scan.Null() {
-			r.scan.Skip()
-			r.bad("/"+string(name), "%s comes with a later version", name)
-		}
+	case "delay":
+		r.time("delay", delayTime)
+	case "deliver_at":
+		r.time("deliver_at", deliverTime)
 	default:
 		r.scan.Skip()
 		r.bad(pointerTo(name), "a message has no such field")
@@ -189,6 +190,21 @@ func (r *itemReader) string(field uint32, name string) ([]byte, bool) {
 		r.bad("/"+name, "must be a string, not %s", k.Name())
 	}
 	return nil, false
+}
+
+// time reads one of the fields that say when a message is to be delivered.
+func (r *itemReader) time(name string, parse func(string) (int64, string)) {
+	if r.seen&fieldTime != 0 {
+		r.scan.Skip()
+		r.bad("/"+name, "one of delay and deliver_at is given, once")
+		return
+	}
+	if s, ok := r.string(fieldTime, name); ok {
+		at, bad := parse(string(s))
+		if r.at = at; bad != "" {
+			r.bad("/"+name, "%s", bad)
+		}
+	}
 }
 
 func (r *itemReader) setEncoding(s []byte) {

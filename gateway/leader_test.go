@@ -43,6 +43,7 @@ type leader struct {
 type partLog struct {
 	batches []stored
 	next    uint64
+	dues    []int64 // of schedules, by number
 	groups  map[mq.GroupID]*deliveries
 }
 
@@ -170,6 +171,11 @@ func (l *leader) frame(s *link.Stream, t frame.Type, id uint64, body []byte, min
 		err = f.Parse(body)
 		p = f.Partition
 		do = func() error { answer, err = l.append(&f); return err }
+	case frame.TypeSchedule:
+		var f frame.Schedule
+		err = f.Parse(body)
+		p = f.Partition
+		do = func() error { answer, err = l.schedule(&f); return err }
 	case frame.TypeReceive:
 		var f frame.Receive
 		err = f.Parse(body)

@@ -15,16 +15,26 @@ import (
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
+// where is what is answered of a message beside itself.
+type where struct {
+	offset uint64
+	stored bool  // it has an offset: all but schedules that are not due yet
+	stamp  int64 // Unix nanoseconds
+	base64 bool  // the value is written so in any case
+}
+
 // appendMessage appends the fields of an api.Message behind an opening brace, without the topic and the
 // closing brace. Of a header that came several times the last one is written, since JSON objects have each name
 // once.
-func appendMessage(b []byte, id mq.MessageID, offset uint64, m *mq.Message, stamp int64, alwaysBase64 bool) []byte {
+func appendMessage(b []byte, id mq.MessageID, m *mq.Message, at where) []byte {
 	b = append(b, `"id":"`...)
 	b = id.AppendTo(b)
 	b = append(b, `","partition":`...)
 	b = strconv.AppendUint(b, uint64(id.Partition.Number), 10)
-	b = append(b, `,"offset":`...)
-	b = strconv.AppendUint(b, offset, 10)
+	if at.stored {
+		b = append(b, `,"offset":`...)
+		b = strconv.AppendUint(b, at.offset, 10)
+	}
 	if m.HasKey {
 		if utf8.Valid(m.Key) {
 			b = jsonscan.AppendString(append(b, `,"key":`...), m.Key)
@@ -34,7 +44,7 @@ func appendMessage(b []byte, id mq.MessageID, offset uint64, m *mq.Message, stam
 			b = append(b, `","key_encoding":"base64"`...)
 		}
 	}
-	if !alwaysBase64 && utf8.Valid(m.Value) {
+	if !at.base64 && utf8.Valid(m.Value) {
 		b = jsonscan.AppendString(append(b, `,"value":`...), m.Value)
 		b = append(b, `,"encoding":"utf8"`...)
 	} else {
@@ -49,10 +59,10 @@ func appendMessage(b []byte, id mq.MessageID, offset uint64, m *mq.Message, stam
 	b = append(b, `,"lane":"`...)
 	b = append(b, m.Lane.String()...)
 	b = append(b, `","timestamp":"`...)
-	b = time.Unix(0, stamp).UTC().AppendFormat(b, time.RFC3339Nano)
+	b = time.Unix(0, at.stamp).UTC().AppendFormat(b, time.RFC3339Nano)
 	if m.TTL > 0 {
 		b = append(b, `","expires_at":"`...)
-		b = appendTime(b, stamp+m.TTL)
+		b = appendTime(b, at.stamp+m.TTL)
 	}
 	return append(b, '"')
 }
@@ -94,7 +104,9 @@ func answerRaw(c echo.Context, it *replay.Item) error {
 	h := c.Response().Header()
 	h.Set("Mq-Id", it.ID.String())
 	h.Set("Mq-Partition", strconv.FormatUint(uint64(it.ID.Partition.Number), 10))
-	h.Set("Mq-Offset", strconv.FormatUint(it.Offset, 10))
+	if h.Get(headerDeliverAt) == "" {
+		h.Set("Mq-Offset", strconv.FormatUint(it.Offset, 10))
+	}
 	h.Set("Mq-Timestamp", time.Unix(0, it.Stamp).UTC().Format(time.RFC3339Nano))
 	if m.TTL > 0 {
 		h.Set("Mq-Expires-At", string(appendTime(nil, it.Stamp+m.TTL)))

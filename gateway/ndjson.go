@@ -53,7 +53,7 @@ type lineStream struct {
 // lane is a stream's way to one partition.
 type lane struct {
 	partition uint32
-	open      *outgoing     // grows; nil if there is none. The reader's own
+	open      [2]*outgoing  // that grow, of ordinary and of scheduled messages; nil if there is none. The reader's own
 	wake      chan struct{} // capacity 1
 
 	// Guarded by lineStream.mu.
@@ -183,7 +183,7 @@ func (s *lineStream) take(r *itemReader, line []byte, dropped *mqerr.Error) bool
 		}
 		n, bad := choose(s.topic, &r.msg, partition)
 		if bad == nil {
-			return s.add(s.lane(n), &r.msg)
+			return s.add(s.lane(n), &r.msg, r.at)
 		}
 		at.err = bad
 	}
@@ -239,29 +239,35 @@ func (s *lineStream) lane(n uint32) *lane {
 	return l
 }
 
-// add puts a message into the lane's batch.
-func (s *lineStream) add(l *lane, m *mq.Message) bool {
-	if l.open != nil && !l.open.roomFor(m.Size()) {
-		s.hand(l)
+// add puts a message with its time into the lane's batch.
+func (s *lineStream) add(l *lane, m *mq.Message, at int64) bool {
+	open := &l.open[0]
+	if at != 0 {
+		open = &l.open[1]
 	}
-	if l.open == nil {
-		l.open = newOutgoing(s.topic.ID, l.partition)
-		l.open.done = make(chan struct{})
+	if *open != nil && !(*open).roomFor(m.Size()) {
+		s.hand(l, open)
 	}
-	at := slot{batch: l.open, ordinal: int32(l.open.builder.Len())}
-	before := l.open.builder.Size()
-	l.open.add(m)
-	if l.open.builder.Size() >= streamKick {
-		s.hand(l)
+	if *open == nil {
+		*open = newOutgoing(s.topic.ID, l.partition)
+		(*open).done = make(chan struct{})
 	}
-	return s.push(at, at.batch.builder.Size()-before)
+	b := *open
+	before := b.builder.Size()
+	x := slot{batch: b, ordinal: int32(b.builder.Len())}
+	b.add(m, at)
+	size := b.builder.Size()
+	if size >= streamKick {
+		s.hand(l, open)
+	}
+	return s.push(x, size-before)
 }
 
-// hand gives the lane's batch to its sender.
-func (s *lineStream) hand(l *lane) {
+// hand gives a batch of the lane to its sender.
+func (s *lineStream) hand(l *lane, open **outgoing) {
 	s.mu.Lock()
-	l.ready = append(l.ready, l.open)
-	l.open = nil
+	l.ready = append(l.ready, *open)
+	*open = nil
 	s.mu.Unlock()
 	select {
 	case l.wake <- struct{}{}:
@@ -272,8 +278,10 @@ func (s *lineStream) hand(l *lane) {
 // kick sends what was gathered.
 func (s *lineStream) kick() {
 	for _, l := range s.lanes {
-		if l.open != nil {
-			s.hand(l)
+		for i := range l.open {
+			if l.open[i] != nil {
+				s.hand(l, &l.open[i])
+			}
 		}
 	}
 }

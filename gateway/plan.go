@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/link"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
@@ -22,7 +23,10 @@ type outgoing struct {
 	written   int           // of streams: how many of its results are written
 	keyed     int           // messages with an idempotency key
 
-	first   uint64 // offset of the first message that was stored
+	// times are those of scheduled messages; nil for ordinary ones. Once they are sent, when each that was not a repeat is due.
+	times []int64
+
+	first   uint64 // offset or schedule number of the first message that was stored
 	stamp   int64
 	repeats []frame.Repeat // messages that were not, because they are there
 	err     *mqerr.Error
@@ -51,19 +55,28 @@ func (s slot) result() (placed, *mqerr.Error) {
 type plan struct {
 	g       *Gateway
 	topic   meta.Topic
-	keyless int64                    // the partition of messages without key and partition, -1: none chosen yet
-	open    map[uint32]int           // partition to index of the batch that grows
-	batches []*outgoing              // in the order in which they were begun
-	last    struct{ part, at int64 } // the last look-up of open: most requests go to one partition
-	slots   []slot
-	bytes   int
+	keyless int64       // the partition of messages without key and partition, -1: none chosen yet
+	open    map[way]int // to index of the batch that grows
+	batches []*outgoing // in the order in which they were begun
+	last    struct {    // the last look-up of open: most requests go to one partition
+		way way
+		at  int // -1 for none
+	}
+	slots []slot
+	bytes int
+}
+
+// way is where a batch goes: to a partition, at once or when it is due.
+type way struct {
+	partition uint32
+	scheduled bool
 }
 
 var outgoings = sync.Pool{New: func() any { return new(outgoing) }}
 
 func newPlan(g *Gateway, t meta.Topic, size int) *plan {
-	p := &plan{g: g, topic: t, keyless: -1, open: map[uint32]int{}, slots: make([]slot, 0, size)}
-	p.last.part = -1
+	p := &plan{g: g, topic: t, keyless: -1, open: map[way]int{}, slots: make([]slot, 0, size)}
+	p.last.at = -1
 	return p
 }
 
@@ -86,7 +99,7 @@ func (b *outgoing) release() {
 		return // one very large message should not stay in the pool
 	}
 	builder := b.builder
-	builder.Reset()
+	builder.Reset() // the times are not kept: a pooled batch is one of ordinary messages
 	*b = outgoing{builder: builder}
 	outgoings.Put(b)
 }
@@ -102,8 +115,8 @@ func (p *plan) adopt(t meta.Topic) {
 // fail gives the next item an error.
 func (p *plan) fail(err *mqerr.Error) { p.slots = append(p.slots, slot{err: err}) }
 
-// add copies a message into the batch of its partition. partition is anyPartition or one that was asked for.
-func (p *plan) add(m *mq.Message, partition int64) {
+// add copies a message with its time into the batch of its partition. partition is anyPartition or one that was asked for.
+func (p *plan) add(m *mq.Message, partition, at int64) {
 	if partition == anyPartition && free(m) {
 		if p.keyless < 0 {
 			p.keyless = int64(p.g.nextPartition(p.topic))
@@ -115,9 +128,9 @@ func (p *plan) add(m *mq.Message, partition int64) {
 		p.fail(err)
 		return
 	}
-	b := p.batch(n, m.Size())
+	b := p.batch(way{n, at != 0}, m.Size())
 	p.slots = append(p.slots, slot{batch: b, ordinal: int32(b.builder.Len())})
-	b.add(m)
+	b.add(m, at)
 	p.bytes += len(m.Value)
 }
 
@@ -132,22 +145,22 @@ func choose(t meta.Topic, m *mq.Message, partition int64) (uint32, *mqerr.Error)
 	return uint32(partition), nil
 }
 
-// batch is the batch of a partition with room for n more bytes: it is cut at 1 MiB or one message.
-func (p *plan) batch(partition uint32, n int) *outgoing {
+// batch is the batch of a way with room for n more bytes: it is cut at 1 MiB or one message.
+func (p *plan) batch(w way, n int) *outgoing {
 	at := p.last.at
-	if p.last.part != int64(partition) {
-		i, ok := p.open[partition]
+	if at < 0 || p.last.way != w {
+		i, ok := p.open[w]
 		if !ok {
 			i = -1
 		}
-		at = int64(i)
+		at = i
 	}
 	if at < 0 || !p.batches[at].roomFor(n) {
-		at = int64(len(p.batches))
-		p.batches = append(p.batches, newOutgoing(p.topic.ID, partition))
-		p.open[partition] = int(at)
+		at = len(p.batches)
+		p.batches = append(p.batches, newOutgoing(p.topic.ID, w.partition))
+		p.open[w] = at
 	}
-	p.last.part, p.last.at = int64(partition), at
+	p.last.way, p.last.at = w, at
 	return p.batches[at]
 }
 
@@ -166,10 +179,10 @@ func (p *plan) send(ctx context.Context, producer string) {
 		return
 	}
 	var wg sync.WaitGroup
-	for partition := range p.open {
+	for w := range p.open {
 		wg.Go(func() {
 			for _, b := range p.batches {
-				if b.partition == partition {
+				if b.partition == w.partition && w.scheduled == (b.times != nil) {
 					p.g.sendBatch(ctx, p.topic, b, producer)
 				}
 			}
@@ -183,8 +196,12 @@ var packed = sync.Pool{New: func() any { return new([]byte) }}
 // sendBatch packs a batch, sends it to its leader and notes where its messages are.
 func (g *Gateway) sendBatch(ctx context.Context, t meta.Topic, b *outgoing, producer string) {
 	buf := packed.Get().(*[]byte)
-	*buf = g.packer.Append((*buf)[:0], &b.builder, producer, g.cfg.Name, t.Settings.Compression)
-	err := g.appendBatch(ctx, t, b, *buf)
+	compression, send := t.Settings.Compression, g.appendBatch
+	if b.times != nil { // the leader takes it apart, message by message
+		compression, send = "none", g.sendSchedules
+	}
+	*buf = g.packer.Append((*buf)[:0], &b.builder, producer, g.cfg.Name, compression)
+	err := send(ctx, t, b, *buf)
 	size := len(*buf)
 	if cap(*buf) <= mostKept {
 		packed.Put(buf)
@@ -198,21 +215,10 @@ func (g *Gateway) sendBatch(ctx context.Context, t meta.Topic, b *outgoing, prod
 }
 
 func (g *Gateway) appendBatch(ctx context.Context, t meta.Topic, b *outgoing, packed []byte) error {
-	f := frame.Append{Partition: mq.PartitionID{Topic: t.ID, Number: b.partition}, Route: t.Route, Batch: packed}
-	send := g.router.CallOnce
-	if b.repeatable() {
-		send = g.router.CallKeyed
-	}
-	answer, err := send(ctx, f.Partition, frame.TypeAppend, &f)
-	if err != nil && mqerr.Is(err, mqerr.StaleRoute) {
-		// The topic changed. Where that did not move keys the batch is right as it is.
-		now, waitErr := g.newerRoute(ctx, t)
-		if waitErr != nil || now.Settings.Partitions != t.Settings.Partitions {
-			return err
-		}
-		f.Route = now.Route
-		answer, err = send(ctx, f.Partition, frame.TypeAppend, &f)
-	}
+	p := mq.PartitionID{Topic: t.ID, Number: b.partition}
+	answer, err := g.sendOnce(ctx, t, func(route uint64) ([]byte, error) {
+		return g.sender(b)(ctx, p, frame.TypeAppend, &frame.Append{Partition: p, Route: route, Batch: packed})
+	})
 	if err != nil {
 		return err
 	}
@@ -221,6 +227,28 @@ func (g *Gateway) appendBatch(ctx context.Context, t meta.Topic, b *outgoing, pa
 		return mqerr.New(mqerr.OutcomeUnknown, "the leader's answer can't be read: %w", err)
 	}
 	return b.took(&done)
+}
+
+// sender is how a batch is sent: one that the leader knows again may be sent more than once.
+func (g *Gateway) sender(b *outgoing) func(context.Context, mq.PartitionID, frame.Type, link.Encoder) ([]byte, error) {
+	if b.repeatable() {
+		return g.router.CallKeyed
+	}
+	return g.router.CallOnce
+}
+
+// sendOnce sends a batch with the topic's route, and again where only the route was old.
+func (g *Gateway) sendOnce(ctx context.Context, t meta.Topic, send func(route uint64) ([]byte, error)) ([]byte, error) {
+	answer, err := send(t.Route)
+	if err != nil && mqerr.Is(err, mqerr.StaleRoute) {
+		// The topic changed. Where that did not move keys the batch is right as it is.
+		now, waitErr := g.newerRoute(ctx, t)
+		if waitErr != nil || now.Settings.Partitions != t.Settings.Partitions {
+			return nil, err
+		}
+		return send(now.Route)
+	}
+	return answer, err
 }
 
 // newerRoute reads a topic whose route version is not the known one any more.

@@ -24,9 +24,6 @@ const (
 	cloudEvents     = "Ce-"
 )
 
-// later are the headers whose features are not in this version.
-var later = [...]string{"Mq-Delay", "Mq-Deliver-At"}
-
 // handlePublish is POST /v1/topics/{t}/messages: the body is one message.
 func (g *Gateway) handlePublish(c echo.Context) error {
 	name, err := pathName(c, "topic")
@@ -35,6 +32,10 @@ func (g *Gateway) handlePublish(c echo.Context) error {
 	}
 	var m mq.Message
 	partition, err := messageFromHeaders(c.Request().Header, &m)
+	if err != nil {
+		return err
+	}
+	at, err := timeFromHeaders(c.Request().Header)
 	if err != nil {
 		return err
 	}
@@ -59,19 +60,24 @@ func (g *Gateway) handlePublish(c echo.Context) error {
 	}
 	b := newOutgoing(t.ID, n)
 	defer b.release()
-	b.add(&m)
+	b.add(&m, at)
 	g.sendBatch(ctx, t, b, c.RealIP())
-	at, bad := slot{batch: b}.result()
+	where, bad := slot{batch: b}.result()
 	if bad != nil {
 		return bad
 	}
 	out := make([]byte, 0, 160)
-	out = appendPublished(out, at)
-	out = append(out, `,"timestamp":"`...)
-	out = appendTime(out, at.stamp)
-	out = append(out, '"', '}', '\n')
-	if at.duplicate {
+	out = appendPublished(out, where)
+	if where.due == 0 {
+		out = append(out, `,"timestamp":"`...)
+		out = append(appendTime(out, where.stamp), '"')
+	}
+	out = append(out, '}', '\n')
+	switch {
+	case where.duplicate:
 		return c.JSONBlob(http.StatusOK, out)
+	case where.due != 0:
+		return c.JSONBlob(http.StatusAccepted, out)
 	}
 	return c.JSONBlob(http.StatusCreated, out)
 }
@@ -95,11 +101,6 @@ func (g *Gateway) readMessage(c echo.Context, topic string) (*body, error) {
 // messageFromHeaders fills everything of a message but its value, and says which partition was asked for.
 func messageFromHeaders(h http.Header, m *mq.Message) (partition int64, err error) {
 	m.Lane = mq.LaneNormal
-	for _, name := range later {
-		if _, ok := h[name]; ok {
-			return 0, invalid("header/"+name, "%s comes with a later version", name)
-		}
-	}
 	if v, ok := h[headerLane]; ok {
 		if m.Lane, ok = mq.ParseLane(v[0]); !ok || len(v) > 1 {
 			return 0, invalid("header/"+headerLane, "must be one of %s, not %.40q", laneList, v[0])
@@ -168,6 +169,15 @@ func appendPublished(b []byte, at placed) []byte {
 	if !at.id.Scheduled {
 		b = append(b, `,"offset":`...)
 		b = strconv.AppendUint(b, at.id.Number, 10)
+	}
+	return at.appendRest(b)
+}
+
+// appendRest appends when the message is due, and that it was there.
+func (at placed) appendRest(b []byte) []byte {
+	if at.due != 0 {
+		b = append(b, `,"deliver_at":"`...)
+		b = append(appendTime(b, at.due), '"')
 	}
 	if at.duplicate {
 		b = append(b, `,"duplicate":true`...)

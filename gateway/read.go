@@ -176,7 +176,7 @@ func (g *Gateway) readCursor(q *readQuery) (string, error) {
 
 // appendItem appends an api.Message.
 func appendItem(b []byte, q *readQuery, it *replay.Item) []byte {
-	return append(appendMessage(append(b, '{'), it.ID, it.Offset, &it.Message, it.Stamp, q.alwaysBase64), '}')
+	return append(appendMessage(append(b, '{'), it.ID, &it.Message, where{it.Offset, true, it.Stamp, q.alwaysBase64}), '}')
 }
 
 // handleMessage answers one message by its id, or with ?raw=true its value as it is.
@@ -193,15 +193,28 @@ func (g *Gateway) handleMessage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	offset := id.Number
+	if id.Scheduled {
+		ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
+		defer cancel()
+		found, err := g.findScheduled(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !found.GetReleased() {
+			return g.answerPending(c, id, t, found, raw, always)
+		}
+		offset = found.GetOffset()
+	}
 	at := func(o uint64) frame.Place { return frame.Place{Where: frame.AtOffset, Value: o} }
-	q := readQuery{topic: t, reader: replay.New(replay.Query{Topic: t.ID, From: at(id.Number), To: at(id.Number + 1),
+	q := readQuery{topic: t, reader: replay.New(replay.Query{Topic: t.ID, From: at(offset), To: at(offset + 1),
 		Unpack: func(b *mq.Batch) ([]byte, error) { return g.packer.Body(b, nil) }}, []uint32{id.Partition.Number}, g.fetchRead)}
 	p, err := g.nextPage(c.Request().Context(), &q, 1)
 	if err != nil {
 		return notThere(id, err)
 	}
 	defer p.release()
-	if len(p.items) == 0 || p.items[0].Offset != id.Number {
+	if len(p.items) == 0 || p.items[0].ID != id { // a scheduled message has no other id, by its offset neither
 		return mqerr.New(mqerr.MessageNotFound, "message %s", id)
 	}
 	m := &p.items[0]
@@ -210,6 +223,6 @@ func (g *Gateway) handleMessage(c echo.Context) error {
 	}
 	b := append(make([]byte, 0, m.Message.Size()*4/3+512), `{"topic":`...)
 	b = jsonscan.AppendString(b, t.Name)
-	b = appendMessage(append(b, ','), m.ID, m.Offset, &m.Message, m.Stamp, always)
+	b = appendMessage(append(b, ','), m.ID, &m.Message, where{m.Offset, true, m.Stamp, always})
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, append(b, '}', '\n'))
 }

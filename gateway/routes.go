@@ -27,6 +27,7 @@ func (g *Gateway) routes() []route {
 		g.dataRoutes(),
 		g.controlRoutes(),
 		g.operateRoutes(),
+		g.scheduledRoutes(),
 		g.streamRoutes(),
 		g.groupRoutes(),
 		g.webhookRoutes(),

@@ -51,6 +51,7 @@ func (g *Gateway) summary(t meta.Topic, figures map[mq.PartitionID]told[*mqpb.Pa
 		}
 		out.Messages += kept(f.answer)
 		out.Bytes += f.answer.GetBytes()
+		out.Scheduled += f.answer.GetScheduled()
 		out.PublishRate += f.answer.GetPublishRate()
 		out.DeliverRate += f.answer.GetDeliverRate()
 	}
@@ -146,6 +147,7 @@ func (g *Gateway) describePartition(p mq.PartitionID, f told[*mqpb.PartitionFigu
 	a := f.answer
 	out.FirstOffset, out.NextOffset, out.Bytes, out.Segments = a.GetFirst(), a.GetNext(), a.GetBytes(), a.GetSegments()
 	out.Messages = kept(a)
+	out.Scheduled, out.NextDue = a.GetScheduled(), timeOf(a.GetNextDue())
 	out.PublishRate, out.DeliverRate = a.GetPublishRate(), a.GetDeliverRate()
 	out.Idempotency = &api.IdempotencyFigures{Keys: a.GetIdempotencyKeys()}
 	if at := a.GetOldestKey(); at != 0 {

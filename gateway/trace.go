@@ -33,7 +33,7 @@ func (g *Gateway) pathMessage(c echo.Context) (mq.MessageID, meta.Topic, error) 
 	}
 	missing := mqerr.New(mqerr.MessageNotFound, "message %s", text)
 	t, ok := g.view.TopicByID(id.Partition.Topic)
-	if !ok || t.Deleted || id.Scheduled || id.Partition.Number >= t.Settings.Partitions {
+	if !ok || t.Deleted || id.Partition.Number >= t.Settings.Partitions {
 		return id, t, missing
 	}
 	return id, t, nil
@@ -60,11 +60,21 @@ func (g *Gateway) traceOf(ctx context.Context, id mq.MessageID) (*mqpb.TraceResp
 	if err != nil {
 		return nil, err
 	}
-	r, err := client.Trace(ctx, &mqpb.TraceRequest{Partition: mqpb.FromPartition(id.Partition), Offset: id.Number})
+	r, err := client.Trace(ctx, traceRequest(id))
 	if err != nil {
 		return nil, notThere(id, controlError(g.leaderOf(id.Partition), err))
 	}
 	return r, nil
+}
+
+func traceRequest(id mq.MessageID) *mqpb.TraceRequest {
+	r := &mqpb.TraceRequest{Partition: mqpb.FromPartition(id.Partition), Scheduled: id.Scheduled}
+	if id.Scheduled {
+		r.Number = id.Number
+	} else {
+		r.Offset = id.Number
+	}
+	return r
 }
 
 // notThere turns an offset that is not there, now or any more, into a message that is not there; one that is recorded as
@@ -80,6 +90,15 @@ func notThere(id mq.MessageID, err error) error {
 func (g *Gateway) describeTrace(id mq.MessageID, t meta.Topic, r *mqpb.TraceResponse) api.Trace {
 	out := api.Trace{ID: id.String(), Topic: t.Name, Partition: id.Partition.Number, Offset: id.Number,
 		Events: make([]api.TraceEvent, 0, len(r.GetEvents())), Groups: make([]api.TraceGroup, 0, len(r.GetGroups()))}
+	if id.Scheduled {
+		out.Offset, out.DeliverAt = r.GetOffset(), timeOf(r.GetDue())
+		switch {
+		case r.GetPending() && r.GetDue() != 0:
+			out.State = api.StateScheduled
+		case r.GetPending():
+			out.State = api.StateCancelled
+		}
+	}
 	names := map[uint64]string{0: ""}
 	for _, s := range r.GetGroups() {
 		names[s.GetGroup()] = g.groupName(s.GetGroup(), s.GetName())

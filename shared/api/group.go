@@ -64,6 +64,7 @@ type GroupFigures struct {
 	Filtered  uint64 `json:"filtered"`  // not wanted by the group's filter
 	Dropped   uint64 `json:"dropped"`   // removed by retention before they were settled
 	Discarded uint64 `json:"discarded"` // dead letters that were deleted or beyond the limits
+	Scheduled uint64 `json:"scheduled"` // messages that wait for their time, for all groups; not part of the lag
 	// OldestAge is the age of the oldest message that is not settled, 0s for none.
 	OldestAge Duration `json:"oldest_age"`
 }

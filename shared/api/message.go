@@ -20,7 +20,7 @@ type Message struct {
 	ID        string `json:"id"`
 	Topic     string `json:"topic,omitempty"` // only where the call does not name it
 	Partition uint32 `json:"partition"`
-	Offset    uint64 `json:"offset"`
+	Offset    uint64 `json:"offset"` // left out while State is scheduled
 	// Key is nil for a message without a key; an empty key is not the same.
 	Key         *string `json:"key,omitempty"`
 	KeyEncoding string  `json:"key_encoding,omitempty"` // base64 where the key is not UTF-8
@@ -30,8 +30,12 @@ type Message struct {
 	// Headers are the message's own headers; of a name that came several times the last one is shown.
 	Headers   map[string]string `json:"headers,omitempty"`
 	Lane      string            `json:"lane"`
-	Timestamp time.Time         `json:"timestamp"`           // when it was published, by its leader's clock
+	Timestamp time.Time         `json:"timestamp"`           // when it was published or released, by its leader's clock
 	ExpiresAt time.Time         `json:"expires_at,omitzero"` // by its TTL: groups do not get it from then on
+	// State is "scheduled" and DeliverAt set while the message waits for its time, which only the call for one message
+	// answers.
+	State     string    `json:"state,omitempty"`
+	DeliverAt time.Time `json:"deliver_at,omitzero"`
 }
 
 // Bytes is the message's value as it was published.

@@ -18,6 +18,9 @@ type PublishItem struct {
 	TTL         Duration          `json:"ttl,omitzero"`        // groups do not get it later than that; default: no limit
 	// IdempotencyKey makes sending the message again safe: within the window the first one's place is answered.
 	IdempotencyKey *string `json:"idempotency_key,omitempty"`
+	// Delay or DeliverAt let the message wait, a year at most. A time that has passed is now.
+	Delay     Duration  `json:"delay,omitzero"`
+	DeliverAt time.Time `json:"deliver_at,omitzero"`
 }
 
 // PublishBatch is the body of POST /v1/topics/{t}/messages/batch.
@@ -34,6 +37,8 @@ type Published struct {
 	// Duplicate says that an earlier try with the same idempotency key stored the message; ID, Partition, Offset and
 	// Timestamp are those of then.
 	Duplicate bool `json:"duplicate,omitempty"`
+	// DeliverAt is when a scheduled message is delivered: it has no offset until then.
+	DeliverAt time.Time `json:"deliver_at,omitzero"`
 }
 
 // PublishResult is one result of a batch, and one line of a publish stream's answer. Where Error is set
@@ -44,6 +49,7 @@ type PublishResult struct {
 	Offset    uint64     `json:"offset"`
 	Timestamp time.Time  `json:"timestamp,omitzero"`
 	Duplicate bool       `json:"duplicate,omitempty"`
+	DeliverAt time.Time  `json:"deliver_at,omitzero"`
 	Error     *ItemError `json:"error,omitempty"`
 }
 
@@ -55,8 +61,9 @@ type PublishBatchAnswer struct {
 }
 
 // PublishRun is a run of messages that got neighbouring offsets, in the order of the batch; with Error, a
-// run of messages that failed alike.
+// run of messages that failed alike. A scheduled message is a run of its own, with its id instead of an offset.
 type PublishRun struct {
+	DeliverAt   time.Time  `json:"deliver_at,omitzero"`
 	Partition   uint32     `json:"partition"`
 	FirstOffset uint64     `json:"first_offset"`
 	Count       int        `json:"count"`

@@ -41,8 +41,9 @@ type TopicSummary struct {
 	Name           string    `json:"name"`
 	State          string    `json:"state"`
 	Created        time.Time `json:"created"`
-	Messages       uint64    `json:"messages"` // kept now
-	Bytes          uint64    `json:"bytes"`    // stored by the leaders
+	Messages       uint64    `json:"messages"`  // kept now
+	Bytes          uint64    `json:"bytes"`     // stored by the leaders
+	Scheduled      uint64    `json:"scheduled"` // wait for their time, and are not among messages
 	PublishRate    float64   `json:"publish_rate"`
 	DeliverRate    float64   `json:"deliver_rate"` // messages a second, over about the last 10 s
 	Partial        bool      `json:"partial,omitempty"`
@@ -82,6 +83,8 @@ type Partition struct {
 	Messages    uint64    `json:"messages"`
 	Bytes       uint64    `json:"bytes"`
 	Segments    uint64    `json:"segments"`
+	Scheduled   uint64    `json:"scheduled"`         // wait for their time
+	NextDue     time.Time `json:"next_due,omitzero"` // of the first of them
 	PublishRate float64   `json:"publish_rate"`
 	DeliverRate float64   `json:"deliver_rate"`
 	// Lost are the ranges of offsets that are recorded as lost; reads there answer 410 lost.

@@ -4,10 +4,14 @@ import "time"
 
 // Trace is a message's life, the answer to GET /v1/messages/{id}/trace.
 type Trace struct {
-	ID        string       `json:"id"`
-	Topic     string       `json:"topic"`
-	Partition uint32       `json:"partition"`
-	Offset    uint64       `json:"offset"`
+	ID        string `json:"id"`
+	Topic     string `json:"topic"`
+	Partition uint32 `json:"partition"`
+	Offset    uint64 `json:"offset"`
+	// State is "scheduled" and DeliverAt set while the message waits for its time: it has no offset then. A
+	// cancelled one is "cancelled".
+	State     string       `json:"state,omitempty"`
+	DeliverAt time.Time    `json:"deliver_at,omitzero"`
 	Events    []TraceEvent `json:"events"` // by time
 	Groups    []TraceGroup `json:"groups"`
 	Latency   TraceLatency `json:"latency"`

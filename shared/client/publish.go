@@ -31,6 +31,9 @@ type Message struct {
 	// first one is (Published.Duplicate) and stores nothing. With one, the client repeats a publish whose outcome
 	// is unknown by itself. 1 to 255 bytes of UTF-8; "" for none. See NewIdempotencyKey.
 	IdempotencyKey string
+	// Delay or DeliverAt let it wait before it is delivered, a year at most. A time that has passed is now.
+	Delay     time.Duration
+	DeliverAt time.Time
 }
 
 // NewIdempotencyKey is a key that nobody else has: keep it with the message for as long as it may be sent again.
@@ -44,7 +47,8 @@ func (m *Message) item() (api.PublishItem, error) {
 	if m.Key != nil && !utf8.ValidString(*m.Key) {
 		return api.PublishItem{}, badMessage("/key", "a key must be UTF-8")
 	}
-	item := api.PublishItem{Key: m.Key, ContentType: m.ContentType, Headers: m.Headers, Partition: m.Partition, Lane: m.Lane, TTL: api.Duration(m.TTL)}
+	item := api.PublishItem{Key: m.Key, ContentType: m.ContentType, Headers: m.Headers, Partition: m.Partition, Lane: m.Lane, TTL: api.Duration(m.TTL),
+		Delay: api.Duration(m.Delay), DeliverAt: m.DeliverAt}
 	if m.IdempotencyKey != "" {
 		if item.IdempotencyKey = &m.IdempotencyKey; !utf8.ValidString(m.IdempotencyKey) {
 			return api.PublishItem{}, badMessage("/idempotency_key", "an idempotency key must be UTF-8")
@@ -93,6 +97,12 @@ func (c *Client) Publish(ctx context.Context, topic string, m Message) (api.Publ
 	}
 	if m.TTL > 0 {
 		q.header.Set("Mq-Ttl", m.TTL.String())
+	}
+	if m.Delay != 0 {
+		q.header.Set("Mq-Delay", m.Delay.String())
+	}
+	if !m.DeliverAt.IsZero() {
+		q.header.Set("Mq-Deliver-At", m.DeliverAt.Format(time.RFC3339Nano))
 	}
 	var out api.Published
 	_, err := c.exchange(ctx, q, &out)
@@ -174,7 +184,8 @@ func settleItems(results []Result, items []api.PublishItem, place []int, answers
 			continue
 		}
 		r := answers[i]
-		results[at] = Result{Published: api.Published{ID: r.ID, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp, Duplicate: r.Duplicate}}
+		results[at] = Result{Published: api.Published{ID: r.ID, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp, Duplicate: r.Duplicate,
+			DeliverAt: r.DeliverAt}}
 		if r.Error == nil {
 			continue
 		}

@@ -1409,8 +1409,9 @@ type GroupFigures struct {
 	Filtered      uint64         `protobuf:"varint,14,opt,name=filtered,proto3" json:"filtered,omitempty"`
 	Dropped       uint64         `protobuf:"varint,15,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	Discarded     uint64         `protobuf:"varint,16,opt,name=discarded,proto3" json:"discarded,omitempty"`
-	Lanes         []*LaneFigures `protobuf:"bytes,20,rep,name=lanes,proto3" json:"lanes,omitempty"`    // of lanes that have something, if any but normal has
-	Parked        uint64         `protobuf:"varint,21,opt,name=parked,proto3" json:"parked,omitempty"` // known to wait behind another message of their key
+	Lanes         []*LaneFigures `protobuf:"bytes,20,rep,name=lanes,proto3" json:"lanes,omitempty"`          // of lanes that have something, if any but normal has
+	Parked        uint64         `protobuf:"varint,21,opt,name=parked,proto3" json:"parked,omitempty"`       // known to wait behind another message of their key
+	Scheduled     uint64         `protobuf:"varint,30,opt,name=scheduled,proto3" json:"scheduled,omitempty"` // pending schedules of the partition
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1574,6 +1575,13 @@ func (x *GroupFigures) GetLanes() []*LaneFigures {
 func (x *GroupFigures) GetParked() uint64 {
 	if x != nil {
 		return x.Parked
+	}
+	return 0
+}
+
+func (x *GroupFigures) GetScheduled() uint64 {
+	if x != nil {
+		return x.Scheduled
 	}
 	return 0
 }
@@ -1793,6 +1801,8 @@ type HeldMessage struct {
 	Stamp         int64                  `protobuf:"varint,7,opt,name=stamp,proto3" json:"stamp,omitempty"`
 	Lane          uint32                 `protobuf:"varint,8,opt,name=lane,proto3" json:"lane,omitempty"`
 	Behind        uint64                 `protobuf:"varint,9,opt,name=behind,proto3" json:"behind,omitempty"`
+	Scheduled     bool                   `protobuf:"varint,20,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
+	Number        uint64                 `protobuf:"varint,21,opt,name=number,proto3" json:"number,omitempty"` // it is known by its schedule number
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1886,6 +1896,20 @@ func (x *HeldMessage) GetLane() uint32 {
 func (x *HeldMessage) GetBehind() uint64 {
 	if x != nil {
 		return x.Behind
+	}
+	return 0
+}
+
+func (x *HeldMessage) GetScheduled() bool {
+	if x != nil {
+		return x.Scheduled
+	}
+	return false
+}
+
+func (x *HeldMessage) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
 	}
 	return 0
 }
@@ -4475,7 +4499,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"partitions\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x04R\x05group\"L\n" +
 	"\x14GroupFiguresResponse\x124\n" +
-	"\afigures\x18\x01 \x03(\v2\x1a.splashdam.v1.GroupFiguresR\afigures\"\x97\x04\n" +
+	"\afigures\x18\x01 \x03(\v2\x1a.splashdam.v1.GroupFiguresR\afigures\"\xb5\x04\n" +
 	"\fGroupFigures\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x16\n" +
@@ -4496,7 +4520,8 @@ const file_splashdam_proto_rawDesc = "" +
 	"\adropped\x18\x0f \x01(\x04R\adropped\x12\x1c\n" +
 	"\tdiscarded\x18\x10 \x01(\x04R\tdiscarded\x12/\n" +
 	"\x05lanes\x18\x14 \x03(\v2\x19.splashdam.v1.LaneFiguresR\x05lanes\x12\x16\n" +
-	"\x06parked\x18\x15 \x01(\x04R\x06parked\"y\n" +
+	"\x06parked\x18\x15 \x01(\x04R\x06parked\x12\x1c\n" +
+	"\tscheduled\x18\x1e \x01(\x04R\tscheduled\"y\n" +
 	"\vLaneFigures\x12\x12\n" +
 	"\x04lane\x18\x01 \x01(\rR\x04lane\x12\x10\n" +
 	"\x03lag\x18\x02 \x01(\x04R\x03lag\x12\x16\n" +
@@ -4511,7 +4536,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x05limit\x18\x05 \x01(\rR\x05limit\x120\n" +
 	"\x06filter\x18\x06 \x01(\v2\x18.splashdam.v1.DeadFilterR\x06filter\"M\n" +
 	"\x14HeldMessagesResponse\x125\n" +
-	"\bmessages\x18\x01 \x03(\v2\x19.splashdam.v1.HeldMessageR\bmessages\"\xe1\x01\n" +
+	"\bmessages\x18\x01 \x03(\v2\x19.splashdam.v1.HeldMessageR\bmessages\"\x97\x02\n" +
 	"\vHeldMessage\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -4521,7 +4546,9 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05stamp\x18\a \x01(\x03R\x05stamp\x12\x12\n" +
 	"\x04lane\x18\b \x01(\rR\x04lane\x12\x16\n" +
-	"\x06behind\x18\t \x01(\x04R\x06behind\"\xd2\x01\n" +
+	"\x06behind\x18\t \x01(\x04R\x06behind\x12\x1c\n" +
+	"\tscheduled\x18\x14 \x01(\bR\tscheduled\x12\x16\n" +
+	"\x06number\x18\x15 \x01(\x04R\x06number\"\xd2\x01\n" +
 	"\n" +
 	"DeadFilter\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +

@@ -22,6 +22,7 @@ const (
 	Groups
 	Held
 	Read
+	Scheduled
 )
 
 const (

@@ -45,6 +45,7 @@ type ahead struct {
 	look    bool
 	timer   int64 // when it is set for, 0 for not at all
 	held    bool  // releases may not happen now: they are tried again with the timer
+	carry   carrying
 	builder mq.BatchBuilder
 	scratch []byte
 }
@@ -70,6 +71,7 @@ func (p *Partition) readAhead(l *leadership) {
 	if len(a.wanted) > 0 && !a.reading && committedAll(l, a.wanted) {
 		p.readWanted(l)
 	}
+	p.carryMore(l)
 	p.setScheduleTimer(l, now)
 }
 

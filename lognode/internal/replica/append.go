@@ -110,9 +110,11 @@ func (p *Partition) place(l *leadership) bool {
 	data := make([]byte, mq.EntryHeaderSize, mq.EntryHeaderSize+size)
 	data = l.machine.TakeRecords(data)
 	data = l.book.TakeRecords(data)
+	clock := time.Now().UnixNano()
 	now := max(p.env.stamp(), l.seg.Stamp())
 	var e mq.Entry
-	data, e.Count = p.placeReleases(l, data, now)
+	data, e.Count = p.placeReleases(l, data, clock) // by the clock itself: an earlier leader's may have been ahead
+	data = l.placeCarried(data)
 	data, n := p.placeBatches(l, &e, data, now)
 	if len(data) == mq.EntryHeaderSize { // answers may wait all the same, but nothing new is stored: for what is placed already
 		l.answerAt(l.seg.Next(), n, now)

@@ -24,6 +24,7 @@ func (p *Partition) GroupFigures(id mq.GroupID, done func(*mqpb.GroupFigures)) {
 			fail(deliveryError(delivery.ErrGroupNotFound))
 			return
 		}
+		out.Scheduled = uint64(l.book.Pending())
 		out.Cursor, out.Next, out.Lag, out.Ready = f.Cursor, f.Committed, f.Lag, uint64(f.Ready)
 		out.Leased, out.Waiting, out.Dead = uint64(f.Leased), uint64(f.Waiting), uint64(f.Dead)
 		out.Acked, out.Dropped, out.Discarded, out.Expired, out.Filtered = f.Acked, f.Dropped, f.Discarded, f.Lapsed, f.Filtered
@@ -83,8 +84,13 @@ func (p *Partition) Held(r *mqpb.HeldMessagesRequest, done func(*mqpb.HeldMessag
 		p.beside(func(ctx context.Context) {
 			res := &mqpb.HeldMessagesResponse{}
 			for _, h := range held {
-				res.Messages = append(res.Messages, &mqpb.HeldMessage{Offset: h.Offset, State: state, Attempt: h.Attempt,
-					Until: h.Until, Consumer: h.Consumer, Reason: h.Reason, Lane: uint32(h.Lane), Stamp: p.stampOf(ctx, &j, h.Offset)})
+				m := &mqpb.HeldMessage{Offset: h.Offset, State: state, Attempt: h.Attempt,
+					Until: h.Until, Consumer: h.Consumer, Reason: h.Reason, Lane: uint32(h.Lane)}
+				if e, err := p.entry(ctx, &j, h.Offset); err == nil { // a listing goes on without what can't be read
+					m.Stamp = e.Stamp
+					m.Number, m.Scheduled = scheduleOf(e, h.Offset)
+				}
+				res.Messages = append(res.Messages, m)
 			}
 			done(res, nil)
 		})

@@ -150,3 +150,27 @@ func ownMessages(s *mq.ScheduleBatch, numbers map[uint64]bool, out map[uint64]mq
 		return true
 	})
 }
+
+// scheduleOf is the schedule number of a message in an entry, if it is one that was released.
+func scheduleOf(e *mq.Entry, offset uint64) (number uint64, ok bool) {
+	at := e.At.Offset
+	for rest := e.Records; len(rest) > 0; {
+		rec, next, err := mq.NextRecord(rest)
+		if err != nil {
+			return 0, false
+		}
+		rest = next
+		b, _, schedules, _, err := mq.MessagesOf(rec)
+		if err != nil || offset < at {
+			return 0, false
+		}
+		if i := offset - at; i < uint64(b.Count) {
+			if schedules == nil {
+				return 0, false
+			}
+			return schedules[i].Number, true
+		}
+		at += uint64(b.Count)
+	}
+	return 0, false
+}

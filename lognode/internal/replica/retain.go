@@ -46,7 +46,7 @@ func (p *Partition) Retain() {
 			}
 			return
 		}
-		if over || !p.tooMuch(l, s, t.Settings.Retention) {
+		if p.carryForward(l, s) && (over || !p.tooMuch(l, s, t.Settings.Retention)) {
 			p.dropFirst(l)
 		}
 	})
@@ -70,7 +70,7 @@ func (p *Partition) overBytes(l *leadership, t mq.TopicSettings) bool {
 	if t.Retention.Bytes == 0 {
 		return false
 	}
-	return p.heldBytes(l) > t.Retention.Bytes/int64(t.Partitions)
+	return p.heldBytes(l)-l.book.PendingBytes() > t.Retention.Bytes/int64(t.Partitions)
 }
 
 // expired says whether everything in s is older than retention allows. Where this store has no whole copy nothing expires.

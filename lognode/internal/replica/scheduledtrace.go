@@ -3,7 +3,6 @@ package replica
 import (
 	"context"
 
-	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/schedule"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
@@ -11,7 +10,8 @@ import (
 )
 
 // TraceScheduled tells the life of a scheduled message from the journal: as a schedule, and once it is released as a
-// message.
+// message. Its cost grows with what was written between the two, and for one that was released long ago with
+// everything that is kept.
 func (p *Partition) TraceScheduled(number uint64, done func(*mqpb.TraceResponse, error)) {
 	fail := func(err error) { done(nil, err) }
 	p.serve(fail, func(l *leadership) {
@@ -25,71 +25,61 @@ func (p *Partition) TraceScheduled(number uint64, done func(*mqpb.TraceResponse,
 			from = place.At
 		}
 		j := l.journal()
-		res := &mqpb.TraceResponse{Pending: state != schedule.StateReleased, Due: w.Due}
-		names := map[mq.GroupID]string{}
-		for _, g := range l.machine.Groups() {
-			names[g.ID] = g.Name
-		}
 		p.beside(func(ctx context.Context) {
-			if err := p.traceScheduled(ctx, j, from, number, res); err != nil {
+			t, err := p.traceScheduled(ctx, &j, from, number)
+			switch {
+			case err != nil:
 				fail(mqerr.New(mqerr.Internal, "tracing schedule %d: %w", number, err))
-				return
-			}
-			if len(res.Events) == 0 {
+			case len(t.res.Events) == 0 && !t.released:
 				fail(mqerr.New(mqerr.MessageNotFound, "schedule %d is no longer kept", number))
-				return
+			case !t.released:
+				done(&t.res, nil)
+			default:
+				p.Trace(t.res.Offset, func(after *mqpb.TraceResponse, err error) {
+					if err != nil {
+						fail(err)
+						return
+					}
+					after.Offset, after.Events = t.res.Offset, append(t.res.Events, after.Events...)
+					done(after, nil)
+				})
 			}
-			p.groupsOf(res, names, done)
 		})
 	})
 }
 
-// groupsOf adds where a released message stands in each group.
-func (p *Partition) groupsOf(res *mqpb.TraceResponse, names map[mq.GroupID]string, done func(*mqpb.TraceResponse, error)) {
-	if res.Pending {
-		done(res, nil)
-		return
-	}
-	p.serve(func(err error) { done(nil, err) }, func(l *leadership) {
-		for _, g := range l.machine.MessageState(res.Offset) {
-			res.Groups = append(res.Groups, &mqpb.TraceGroup{Group: uint64(g.Group), Name: names[g.Group],
-				State: g.State.String(), Attempts: g.Attempt, Until: g.Until, Consumer: g.Consumer})
-		}
-		done(res, nil)
-	})
+// scheduleTrace is what the journal says of a schedule up to its release.
+type scheduleTrace struct {
+	res      mqpb.TraceResponse
+	released bool
 }
 
-func (p *Partition) traceScheduled(ctx context.Context, j journal, from mq.Position, number uint64, res *mqpb.TraceResponse) error {
-	released := false
-	note := func(e *mq.Entry) error {
-		if !released {
-			offset, now, err := schedule.TraceEntry(e, number, func(ev schedule.Event) {
-				if ev.Type == schedule.EventScheduled && len(res.Events) > 0 {
-					return // carried: it was told before
-				}
-				res.Events = append(res.Events, &mqpb.TraceEvent{At: ev.At, Type: ev.Type, Until: ev.Due,
-					Producer: ev.Producer, Gateway: ev.Gateway})
-			})
-			if err != nil {
-				return err
-			}
-			if released = now; now {
-				res.Offset, res.Pending = offset, false
-			}
+func (p *Partition) traceScheduled(ctx context.Context, j *journal, from mq.Position, number uint64) (*scheduleTrace, error) {
+	t := &scheduleTrace{}
+	t.res.Pending = true
+	note := func(ev schedule.Event) {
+		if ev.Type == schedule.EventScheduled && len(t.res.Events) > 0 {
+			return // carried: it was told before
 		}
-		if !released {
-			return nil
-		}
-		return delivery.TraceEntry(e, res.Offset, func(ev delivery.Event) { res.Events = append(res.Events, traceEvent(ev)) })
+		t.res.Due = ev.Due
+		t.res.Events = append(t.res.Events, &mqpb.TraceEvent{At: ev.At, Type: ev.Type, Until: ev.Due, Producer: ev.Producer, Gateway: ev.Gateway})
 	}
-	for i := range j.len() {
+	for i := 0; i < j.len() && !t.released; i++ {
 		s := j.at(i)
 		if !from.Before(s.End) {
 			continue
 		}
-		if err := p.walk(ctx, s, maxPosition(from, s.Base), note); err != nil {
-			return err
+		err := p.walk(ctx, s, maxPosition(from, s.Base), func(e *mq.Entry) error {
+			offset, released, err := schedule.TraceEntry(e, number, note)
+			if err != nil || !released {
+				return err
+			}
+			t.released, t.res.Offset, t.res.Pending, t.res.Due = true, offset, false, 0
+			return errStop
+		})
+		if err != nil {
+			return t, err
 		}
 	}
-	return nil
+	return t, nil
 }

@@ -102,7 +102,7 @@ func TestScheduledMessageComesWhenItIsDueAndNotBefore(t *testing.T) {
 		t.Fatalf("offsets %d and %d", m[0].receipt.Offset, m[1].receipt.Offset)
 	}
 	want(t, "acks", o.settle(delivery.Ack, m...), []mqerr.Code{mqerr.OK, mqerr.OK})
-	want(t, "trace", o.traceSchedule(1), []string{"SCHEDULED", "RELEASED", "DELIVERED", "ACKNOWLEDGED"})
+	want(t, "trace", o.traceSchedule(1), []string{"SCHEDULED", "RELEASED", "REPLICATED", "DELIVERED", "ACKNOWLEDGED"})
 }
 
 // Museum 42: a delayed message is not visible after a restart, and museum 19: it fires all the same, once.
@@ -143,7 +143,7 @@ func TestMuseum42SchedulesSurviveRestartsAndRolls(t *testing.T) {
 	if err := o.cancel(2); err != nil {
 		t.Errorf("a second cancel: %v", err)
 	}
-	want(t, "trace", o.traceSchedule(0), []string{"SCHEDULED", "RETIMED", "RELEASED", "DELIVERED", "ACKNOWLEDGED"})
+	want(t, "trace", o.traceSchedule(0), []string{"SCHEDULED", "RETIMED", "RELEASED", "REPLICATED", "DELIVERED", "ACKNOWLEDGED"})
 	want(t, "trace of a cancelled one", o.traceSchedule(2), []string{"SCHEDULED", "CANCELLED"})
 }
 
@@ -188,5 +188,41 @@ func TestManyDueAtOnce(t *testing.T) {
 	}
 	if p := o.pending(); len(p) != 0 {
 		t.Fatalf("%d are pending", len(p))
+	}
+}
+
+// What waits outlives the segment that it was stored in, restarts included, under its number and with its time.
+func TestPendingSchedulesAreCarriedForward(t *testing.T) {
+	o := newOne(t)
+	o.group(1, nil)
+	f := o.schedule(time.Hour, "cancelled", "early", "late")
+	if err := o.cancel(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.retime(2, -2*int64(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	o.segments()
+	o.settle(delivery.Ack, o.receive(1, 100)...)
+	o.world.topic.Retention = mq.Retention{Time: 1, KeepUnsettled: true}
+	for o.first() == 0 {
+		o.retain()
+	}
+	before := o.pending()
+	if len(before) != 2 || before[0].Number != 1 || before[0].Due != f.Dues[1] || before[1].Number != 2 {
+		t.Fatalf("pending %v", before)
+	}
+	o.restart()
+	if after := o.pending(); len(after) != 2 || after[0].Due != before[0].Due || after[1].Due != before[1].Due {
+		t.Fatalf("pending after a restart %v, before it %v", after, before)
+	}
+	want(t, "trace", o.traceSchedule(1), []string{"SCHEDULED"})
+	for _, n := range []uint64{1, 2} {
+		if err := o.retime(n, 1); err != nil {
+			t.Fatal(err)
+		}
+		m := o.await(1)
+		want(t, "delivered", values(m), []string{map[uint64]string{1: "early", 2: "late"}[n]})
+		o.settle(delivery.Ack, m...)
 	}
 }

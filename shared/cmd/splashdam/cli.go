@@ -37,21 +37,22 @@ type cli struct {
 	NoColor bool          `name:"no-color" env:"NO_COLOR" help:"No colours on a terminal either."`
 	Timeout time.Duration `default:"30s" help:"How long a call may take, with all repetitions."`
 
-	Topic   topicCommands   `cmd:"" help:"Make, change, show and delete topics."`
-	Publish publishCmd      `cmd:"" help:"Publish messages from stdin or files."`
-	Consume consumeCmd      `cmd:"" help:"Consume with a group, or read without one."`
-	Peek    peekCmd         `cmd:"" help:"Show some messages; nothing is leased."`
-	Group   groupCommands   `cmd:"" help:"Make, change, show and delete groups."`
-	Dead    deadCommands    `cmd:"" help:"Dead letters of a group."`
-	Seek    seekCmd         `cmd:"" help:"Put a group to another place."`
-	Webhook webhookCommands `cmd:"" help:"Make, watch, test and delete webhooks."`
-	Listen  listenCmd       `cmd:"" help:"Receive, verify and print what a webhook sends, to try it out."`
-	Trace   traceCmd        `cmd:"" help:"Tell a message's life as a timeline."`
-	Ack     ackCmd          `cmd:"" help:"Acknowledge deliveries by their receipts."`
-	Nack    nackCmd         `cmd:"" help:"Give deliveries back as failed attempts."`
-	Reject  rejectCmd       `cmd:"" help:"Make messages dead for their group at once."`
-	Cluster clusterCommands `cmd:"" help:"Show the cluster; drain nodes, move leaders."`
-	Version versionCmd      `cmd:"" help:"Show the version of this program."`
+	Topic     topicCommands     `cmd:"" help:"Make, change, show and delete topics."`
+	Publish   publishCmd        `cmd:"" help:"Publish messages from stdin or files."`
+	Consume   consumeCmd        `cmd:"" help:"Consume with a group, or read without one."`
+	Peek      peekCmd           `cmd:"" help:"Show some messages; nothing is leased."`
+	Group     groupCommands     `cmd:"" help:"Make, change, show and delete groups."`
+	Dead      deadCommands      `cmd:"" help:"Dead letters of a group."`
+	Seek      seekCmd           `cmd:"" help:"Put a group to another place."`
+	Webhook   webhookCommands   `cmd:"" help:"Make, watch, test and delete webhooks."`
+	Listen    listenCmd         `cmd:"" help:"Receive, verify and print what a webhook sends, to try it out."`
+	Scheduled scheduledCommands `cmd:"" help:"Messages that wait for their time: list, cancel, move."`
+	Trace     traceCmd          `cmd:"" help:"Tell a message's life as a timeline."`
+	Ack       ackCmd            `cmd:"" help:"Acknowledge deliveries by their receipts."`
+	Nack      nackCmd           `cmd:"" help:"Give deliveries back as failed attempts."`
+	Reject    rejectCmd         `cmd:"" help:"Make messages dead for their group at once."`
+	Cluster   clusterCommands   `cmd:"" help:"Show the cluster; drain nodes, move leaders."`
+	Version   versionCmd        `cmd:"" help:"Show the version of this program."`
 }
 
 // session is what commands work with.

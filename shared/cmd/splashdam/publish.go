@@ -23,6 +23,8 @@ type publishCmd struct {
 	Partition   *uint32           `help:"Partition, instead of the choice by key."`
 	Lane        string            `enum:"critical,high,normal,low,background" default:"normal" help:"Priority of the messages: ${enum}."`
 	TTL         time.Duration     `name:"ttl" help:"Groups do not get the messages later than that (30s, 24h)."`
+	Delay       time.Duration     `xor:"time" help:"How long the messages wait before they are delivered (5m, 24h)."`
+	At          time.Time         `xor:"time" help:"When the messages are delivered (RFC 3339: 2026-12-24T18:00:00Z)."`
 	Batch       int               `default:"1000" help:"Lines sent at once."`
 	Idempotency string            `name:"idempotency-key" help:"Key that makes it safe to run this again within 10 minutes: what is stored already is not stored twice. With several messages each gets KEY/NUMBER."`
 
@@ -73,7 +75,7 @@ func (p *publishCmd) message(value []byte) client.Message {
 		lane = "" // as it is when nothing is said
 	}
 	m := client.Message{Key: p.Key, Value: value, ContentType: p.ContentType, Headers: p.Header, Partition: p.Partition, Lane: lane, TTL: p.TTL,
-		IdempotencyKey: p.Idempotency}
+		IdempotencyKey: p.Idempotency, Delay: p.Delay, DeliverAt: p.At}
 	if p.Idempotency != "" && p.sent > 0 {
 		m.IdempotencyKey = fmt.Sprint(p.Idempotency, "/", p.sent)
 	}
@@ -97,6 +99,9 @@ func (p *publishCmd) one(s *session, r io.Reader, name string) error {
 	}
 	return s.show(out, func() string {
 		text := fmt.Sprintf("%s  partition %d  offset %d", out.ID, out.Partition, out.Offset)
+		if !out.DeliverAt.IsZero() {
+			text = fmt.Sprintf("%s  partition %d  delivered at %s", out.ID, out.Partition, stamp(out.DeliverAt))
+		}
 		if out.Duplicate {
 			text += "  (was stored before)"
 		}

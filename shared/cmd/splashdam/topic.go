@@ -168,6 +168,9 @@ func renderTopic(t *api.Topic, width int, paint painter) string {
 		{"retention", retention(set.Retention.Time, set.Retention.Bytes, set.Retention.KeepUnsettled)},
 		{"largest message", size(uint64(set.MaxMessageBytes))}, {"compression", set.Compression},
 	}
+	if t.Scheduled > 0 { // most topics have none
+		rows = slices.Insert(rows, 5, [2]string{"scheduled", count(t.Scheduled) + partial(t.Partial)})
+	}
 	parts := table{headers: []string{">PART", "STATE", "LEADER", "REPLICAS", ">FIRST", ">NEXT", ">SIZE"}}
 	away := false
 	for _, p := range t.Partitions {

@@ -26,7 +26,11 @@ func (t *traceCmd) Run(s *session) error {
 // renderTrace draws the events along a line, with the time since the first one.
 func renderTrace(t *api.Trace, width int, paint painter) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "message %s\n%s, partition %d, offset %d\n", t.ID, t.Topic, t.Partition, t.Offset)
+	place := fmt.Sprintf("offset %d", t.Offset)
+	if t.State != "" {
+		place = t.State
+	}
+	fmt.Fprintf(&b, "message %s\n%s, partition %d, %s\n", t.ID, t.Topic, t.Partition, place)
 	if len(t.Events) > 0 {
 		first := t.Events[0].At
 		fmt.Fprintf(&b, "%s UTC\n\n", stamp(first))
