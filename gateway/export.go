@@ -193,7 +193,7 @@ func (g *Gateway) publishDead(ctx context.Context, t meta.Topic, gr *meta.Group,
 				"partition", p.Number, "offset", d.GetOffset(), "hops", mostExportHops)
 			there(d)
 		default:
-			pl.add(m, anyPartition)
+			pl.add(m, anyPartition, 0)
 			sent = append(sent, d)
 		}
 		if release != nil {
