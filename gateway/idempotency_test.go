@@ -92,7 +92,7 @@ func TestPlacesOfABatchWithRepeats(t *testing.T) {
 		n := rapid.IntRange(1, 20).Draw(t, "messages")
 		var want []string
 		for i := range n {
-			b.add(&mq.Message{Lane: mq.LaneNormal})
+			b.add(&mq.Message{Lane: mq.LaneNormal}, 0)
 			switch rapid.IntRange(0, 3).Draw(t, "kind") {
 			case 0:
 				r := frame.Repeat{Ordinal: uint32(i), Number: uint64(rapid.IntRange(0, 99).Draw(t, "number")), Stamp: 5,
@@ -121,8 +121,8 @@ func TestAnswersThatDoNotFitTheBatch(t *testing.T) {
 	for _, done := range []frame.Appended{{Count: 1}, {Count: 3}, {Count: 1, Repeats: []frame.Repeat{{Ordinal: 2}}},
 		{Repeats: []frame.Repeat{{Ordinal: 1}, {Ordinal: 1}}}, {Repeats: []frame.Repeat{{Ordinal: 1}, {Ordinal: 0}}}} {
 		b := &outgoing{}
-		b.add(&mq.Message{})
-		b.add(&mq.Message{})
+		b.add(&mq.Message{}, 0)
+		b.add(&mq.Message{}, 0)
 		if b.took(&done) == nil {
 			t.Errorf("%+v is taken for the answer to two messages", done)
 		}
