@@ -57,7 +57,7 @@ func (g *Gateway) handleRedrive(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var req api.RedriveRequest
+	req := api.RedriveRequest{Filter: unsaidFilter()}
 	if len(body) > 0 {
 		if err := strictjson.Decode(body, &req); err != nil {
 			return err
@@ -66,15 +66,14 @@ func (g *Gateway) handleRedrive(c echo.Context) error {
 	if req.Rate != 0 && !(req.Rate >= minRate && req.Rate <= maxRate) {
 		return validation(mq.FieldError{Pointer: "/rate", Detail: fmt.Sprintf("must be %g to %d messages a second", minRate, maxRate)})
 	}
-	var filter api.DeadFilter
-	if req.Filter != nil {
-		filter = *req.Filter
+	if req.Filter == nil {
+		req.Filter = unsaidFilter()
 	}
 	w := &deadWork{act: "redrive", left: req.Limit}
 	if req.Rate > 0 {
 		w.interval = time.Duration(float64(time.Second) / req.Rate)
 	}
-	return g.actOnDead(c, w, &filter, "/filter")
+	return g.actOnDead(c, w, req.Filter, "/filter")
 }
 
 // handleDeleteDead removes dead letters for good.
@@ -122,6 +121,9 @@ func (g *Gateway) actOnDead(c echo.Context, w *deadWork, filter *api.DeadFilter,
 
 // choose makes the leaders' filter of the caller's.
 func (w *deadWork) choose(f *api.DeadFilter, at string) error {
+	if err := checkSaid(f, at); err != nil {
+		return err
+	}
 	w.filter = &mqpb.DeadFilter{Reason: f.Reason, Since: unixOf(f.DiedAfter), Before: unixOf(f.DiedBefore)}
 	if f.Key != nil {
 		w.filter.ByKey, w.filter.Key = true, []byte(*f.Key)

@@ -81,3 +81,28 @@ func TestRedriveCountsWhatLeadersMoved(t *testing.T) {
 	h.fails("invalid_parameter", "query/died_after", "DELETE", path+"/dead?died_after=yesterday", "")
 	h.fails("group_not_found", "", "POST", "/v1/topics/orders/groups/none/redrive", "")
 }
+
+// What is said and empty is a mistake of the caller: it must not choose everything.
+func TestEmptyDeadFilterIsRefused(t *testing.T) {
+	h := startHarness(t)
+	h.topic("orders", `{"partitions":1}`)
+	const path = "/v1/topics/orders/groups/billing"
+	h.ok(201, "PUT", path, "")
+	for _, query := range []string{"reason=", "ids=", "died_before=", "died_after=", "died_before=0001-01-01T00:00:00Z",
+		"died_before=1970-01-01T00:00:00Z", "died_after=9000-01-01T00:00:00Z"} {
+		if a := h.call("DELETE", path+"/dead?"+query, ""); a.status != 400 && a.status != 422 {
+			t.Errorf("DELETE with %s: %d %s", query, a.status, a.body)
+		}
+	}
+	for body, field := range map[string]string{`{"filter":{"reason":""}}`: "/filter/reason",
+		`{"filter":{"died_before":"0001-01-01T00:00:00Z"}}`: "/filter/died_before",
+		`{"filter":{"died_after":"1970-01-01T00:00:00Z"}}`:  "/filter/died_after",
+		`{"filter":{"died_before":"9000-01-01T00:00:00Z"}}`: "/filter/died_before"} {
+		h.fails("validation_failed", field, "POST", path+"/redrive", body)
+	}
+	h.node.set(func() {
+		if len(h.node.deadCalls) != 0 {
+			t.Errorf("a leader was asked: %v", h.node.deadCalls)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,15 +16,17 @@ import (
 
 // queryDeadFilter reads a filter from the query, where DELETE has it.
 func queryDeadFilter(c echo.Context) (*api.DeadFilter, error) {
-	f := &api.DeadFilter{Reason: c.QueryParam("reason")}
+	f, query := unsaidFilter(), c.QueryParams()
+	if query.Has("reason") {
+		f.Reason = query.Get("reason")
+	}
 	var err error
-	if f.DiedAfter, err = queryTime(c, "died_after"); err != nil {
+	if f.DiedAfter, err = queryTime(c, "died_after", f.DiedAfter); err != nil {
 		return nil, err
 	}
-	if f.DiedBefore, err = queryTime(c, "died_before"); err != nil {
+	if f.DiedBefore, err = queryTime(c, "died_before", f.DiedBefore); err != nil {
 		return nil, err
 	}
-	query := c.QueryParams()
 	if v, ok := query["key"]; ok {
 		f.Key = &v[0]
 	}
@@ -33,22 +36,51 @@ func queryDeadFilter(c echo.Context) (*api.DeadFilter, error) {
 	return f, nil
 }
 
-// queryTime reads a time from the query; the zero time is none.
-func queryTime(c echo.Context, name string) (time.Time, error) {
-	text := c.QueryParam(name)
-	if text == "" {
-		return time.Time{}, nil
+// queryTime reads a time from the query, or is unsaid without one.
+func queryTime(c echo.Context, name string, unsaid time.Time) (time.Time, error) {
+	query := c.QueryParams()
+	if !query.Has(name) {
+		return unsaid, nil
 	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err == nil {
-		if bad := checkStart("", mq.Start{Time: t}); bad != nil {
-			err = bad
-		}
-	}
-	if err != nil {
-		return time.Time{}, badParameter("query/"+name, "must be a time like 2026-01-31T12:00:00Z, not %.40q", text)
+	t, err := time.Parse(time.RFC3339, query.Get(name))
+	if err != nil || !canDie(t) {
+		return time.Time{}, badParameter("query/"+name, "must be a time like 2026-01-31T12:00:00Z, not %.40q", query.Get(name))
 	}
 	return t, nil
+}
+
+// What no caller can say: bytes that are not UTF-8, and a time before those that RFC 3339 can write.
+const unsaidReason = "\xff"
+
+var unsaidTime = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// unsaidFilter is a filter in which nothing is said yet. It is told from what is said and empty, because that is mostly
+// a variable that somebody's script forgot to set, and must not choose all dead letters.
+func unsaidFilter() *api.DeadFilter {
+	return &api.DeadFilter{Reason: unsaidReason, DiedAfter: unsaidTime, DiedBefore: unsaidTime}
+}
+
+// checkSaid refuses what is said and empty or out of range, and makes what is unsaid the zero value.
+func checkSaid(f *api.DeadFilter, at string) error {
+	switch f.Reason {
+	case "":
+		return validation(mq.FieldError{Pointer: at + "/reason", Detail: "must not be empty: leave it out for any reason"})
+	case unsaidReason:
+		f.Reason = ""
+	}
+	for name, t := range map[string]*time.Time{"died_after": &f.DiedAfter, "died_before": &f.DiedBefore} {
+		if t.Equal(unsaidTime) {
+			*t = time.Time{}
+		} else if !canDie(*t) {
+			return validation(mq.FieldError{Pointer: at + "/" + name, Detail: "must be in the years 1970 to 2261"})
+		}
+	}
+	return nil
+}
+
+// canDie says whether something can have died at t: it has Unix nanoseconds, and they are not 0, which means no bound.
+func canDie(t time.Time) bool {
+	return t.After(time.Unix(0, 0)) && !t.After(time.Unix(0, math.MaxInt64))
 }
 
 // ascending sorts offsets and drops what is there twice.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -18,7 +19,7 @@ type deadCommands struct {
 
 // deadTimes is the part of the filter that every command has.
 type deadTimes struct {
-	Reason string    `help:"Those whose reason has this text."`
+	Reason *string   `help:"Those whose reason has this text."`
 	After  time.Time `help:"Those that died then or later (RFC 3339)."`
 	Before time.Time `help:"Those that died before then (RFC 3339)."`
 }
@@ -29,8 +30,20 @@ type deadFlags struct {
 	ID        []string `name:"id" help:"These messages; may be given several times."`
 }
 
+// Validate refuses an empty reason, which is mostly a variable that was not set, before it chooses everything.
+func (d *deadTimes) Validate() error {
+	if d.Reason != nil && *d.Reason == "" {
+		return errors.New("--reason must not be empty: leave it out for any reason")
+	}
+	return nil
+}
+
 func (d *deadTimes) filter() api.DeadFilter {
-	return api.DeadFilter{Reason: d.Reason, DiedAfter: d.After, DiedBefore: d.Before}
+	f := api.DeadFilter{DiedAfter: d.After, DiedBefore: d.Before}
+	if d.Reason != nil {
+		f.Reason = *d.Reason
+	}
+	return f
 }
 
 func (d *deadFlags) filter() api.DeadFilter {
