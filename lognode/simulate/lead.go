@@ -79,12 +79,12 @@ func (p *partition) place(l *leadership) bool {
 	e.PutHeader(data)
 	first := e.At.Offset
 	for _, b := range l.batches[:n] {
-		lanes, err := delivery.BatchLanes(b.body)
+		attributes, err := delivery.AttributesOf(b.body, l.machine.WantsKeys())
 		if err != nil {
 			p.stop(err)
 			return false
 		}
-		l.machine.Append(first, b.count, lanes)
+		l.machine.Append(first, b.count, attributes)
 		ok := Appended{First: first, Count: b.count, Segment: e.Segment, Next: e.Next()}
 		reply := b.reply
 		done := func(err error) { reply(ok, err) }

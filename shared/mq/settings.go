@@ -168,10 +168,16 @@ type DeadLimits struct {
 	MaxAge   Duration `json:"max_age"`   // since they died; 0: no limit
 }
 
+// Orderings of a group.
+const (
+	OrderingNone = "none"
+	OrderingKey  = "key" // at most one message of a key is out at a time, in the order of their offsets
+)
+
 // GroupSettings are what the owner of a group chose. They travel whole in the group record.
 type GroupSettings struct {
 	Start       Start        `json:"start"`
-	Ordering    string       `json:"ordering"` // none (key comes with a later version)
+	Ordering    string       `json:"ordering"` // OrderingNone or OrderingKey
 	Lanes       LaneSettings `json:"lanes"`
 	Mode        string       `json:"mode"` // ModeShared, ModeAssigned or ModePush
 	Lease       Duration     `json:"lease"`
@@ -188,7 +194,7 @@ type GroupSettings struct {
 func DefaultGroupSettings() GroupSettings {
 	return GroupSettings{
 		Start:       Start{At: "earliest"},
-		Ordering:    "none",
+		Ordering:    OrderingNone,
 		Lanes:       DefaultLaneSettings(),
 		Mode:        ModeShared,
 		Lease:       Duration(30 * time.Second),
@@ -206,7 +212,7 @@ func (g *GroupSettings) Validate(at string) error {
 	if err := g.Lanes.validate(at + "/lanes"); err != nil {
 		c = append(c, err)
 	}
-	c.want(g.Ordering == "none", at+"/ordering", "must be none (ordering by key is not in this version)")
+	c.want(g.Ordering == OrderingNone || g.Ordering == OrderingKey, at+"/ordering", "must be none or key")
 	c.want(g.Mode == ModeShared || g.Mode == ModeAssigned || g.Mode == ModePush, at+"/mode", "must be shared or assigned")
 	c.want(between(time.Duration(g.Lease), MinLease, MaxLease), at+"/lease", "must be %s to %s", Duration(MinLease), Duration(MaxLease))
 	c.want(between(g.MaxAttempts, 0, 10_000), at+"/max_attempts", "must be 1 to 10000, or 0 for no limit")

@@ -13,18 +13,6 @@ func LanesOf(b *mq.Batch) ([]mq.Lane, error) {
 	return lanes, err
 }
 
-// BatchLanes is LanesOf for the body of a messages record. It costs next to nothing where no lanes are used.
-func BatchLanes(body []byte) ([]mq.Lane, error) {
-	if _, uses := mq.BatchShape(body); uses&mq.UsesLanes == 0 {
-		return nil, nil
-	}
-	b, err := mq.ParseBatch(body)
-	if err != nil {
-		return nil, err
-	}
-	return LanesOf(&b)
-}
-
 // EntryLanes calls f with each batch in an entry that takes offsets: the one of its first message, and their lanes (nil:
 // all normal).
 func EntryLanes(e *mq.Entry, f func(first uint64, count uint32, lanes []mq.Lane)) error {
@@ -52,10 +40,86 @@ func EntryLanes(e *mq.Entry, f func(first uint64, count uint32, lanes []mq.Lane)
 	return nil
 }
 
-// Append tells a leader the lanes (nil: all normal) of count messages that got the offsets from first on, in the order
-// in which they were given and before they are committed. The slice is not kept.
-func (m *Machine) Append(first uint64, count uint32, lanes []mq.Lane) {
-	m.lanes.add(first, uint64(count), lanes)
+// Attributes are what orders the messages of a batch.
+type Attributes struct {
+	Lanes []mq.Lane // nil: all normal
+	Keys  []uint64  // KeyHash of each, 0 for one without a key; nil: not looked at
+}
+
+// AttributesOf are those of the body of a messages record; of the keys only if they are wanted (Machine.WantsKeys). It
+// costs next to nothing where they are not and no lanes are used.
+func AttributesOf(body []byte, keys bool) (Attributes, error) {
+	count, uses := mq.BatchShape(body)
+	if uses&mq.UsesLanes == 0 && !keys {
+		return Attributes{}, nil
+	}
+	if uses&(mq.UsesLanes|mq.UsesKeys) == 0 {
+		return Attributes{Keys: make([]uint64, count)}, nil
+	}
+	b, err := mq.ParseBatch(body)
+	if err != nil {
+		return Attributes{}, err
+	}
+	return attributesOf(&b, keys)
+}
+
+func attributesOf(b *mq.Batch, keys bool) (Attributes, error) {
+	var out Attributes
+	err := b.EachOrder(func(_ int, lane mq.Lane, key []byte, hasKey bool) {
+		if b.Uses&mq.UsesLanes != 0 {
+			out.Lanes = append(out.Lanes, lane)
+		}
+		if keys {
+			hash := uint64(0)
+			if hasKey {
+				hash = KeyHash(key)
+			}
+			out.Keys = append(out.Keys, hash)
+		}
+	})
+	return out, err
+}
+
+// EntryKeys appends the key hashes of an entry's messages from offset on.
+func EntryKeys(e *mq.Entry, offset uint64, keys []uint64) ([]uint64, error) {
+	at := e.At.Offset
+	for rest := e.Records; len(rest) > 0; {
+		rec, next, err := mq.NextRecord(rest)
+		if err != nil {
+			return keys, err
+		}
+		rest = next
+		b, _, _, ok, err := mq.MessagesOf(rec)
+		if err != nil {
+			return keys, err
+		}
+		if !ok {
+			continue
+		}
+		if end := at + uint64(b.Count); end > offset {
+			a, err := attributesOf(&b, true)
+			if err != nil {
+				return keys, err
+			}
+			keys = append(keys, a.Keys[max(offset, at)-at:]...)
+		}
+		at += uint64(b.Count)
+	}
+	return keys, nil
+}
+
+// Append tells a leader the attributes of count messages that got the offsets from first on, in the order in which they
+// were given and before they are committed. The slices are not kept.
+func (m *Machine) Append(first uint64, count uint32, a Attributes) {
+	m.lanes.add(first, uint64(count), a.Lanes)
+	if m.ordered == 0 {
+		return
+	}
+	if a.Keys == nil {
+		m.tail = hashes{from: first + uint64(count), of: m.tail.of[:0]}
+		return
+	}
+	m.tail.append(first, a.Keys, maxTail)
 }
 
 // UnknownLanes are the offsets from (inclusive) to (exclusive) whose lanes a machine that was loaded from a checkpoint

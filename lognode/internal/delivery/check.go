@@ -64,6 +64,9 @@ func (m *Machine) checkCaller() error {
 	if !m.leading {
 		return nil
 	}
+	if len(m.picked) > 0 {
+		return fmt.Errorf("%d picked messages are left over", len(m.picked))
+	}
 	if len(m.open.marks) > 0 || len(m.touched)+len(m.trims) > 0 {
 		return fmt.Errorf("%d marks and %d groups are left over from a call", len(m.open.marks), len(m.touched))
 	}
@@ -107,7 +110,7 @@ func (g *group) check(leased map[*grant]int) error {
 			return fmt.Errorf("offset %d of lane %s is out in lane %s", off, g.m.lanes.of(off), x.lane)
 		case (x.state == StateLeased) != (x.grant != nil), x.grant != nil && x.grant.group != g:
 			return fmt.Errorf("offset %d is %s, grant %v", off, x.state, x.grant)
-		case x.inAgain != (inHeap && lane == x.lane), x.state == StateReady && !x.inAgain:
+		case g.keyed == nil && (x.inAgain != (inHeap && lane == x.lane) || x.state == StateReady && !x.inAgain):
 			return fmt.Errorf("offset %d is %s, to be handed out again %v, in the heap %v", off, x.state, x.inAgain, inHeap)
 		case x.state == StateWaiting && waits[off] != x.until:
 			return fmt.Errorf("offset %d waits until %d, its deadline is %d", off, x.until, waits[off])
@@ -126,6 +129,9 @@ func (g *group) check(leased map[*grant]int) error {
 		return fmt.Errorf("states %v, %v are counted as %v, %v", count, inLane, g.count, g.inLane)
 	}
 	if err := g.checkLimits(); err != nil {
+		return err
+	}
+	if err := g.checkKeys(); err != nil {
 		return err
 	}
 	return g.checkFresh()

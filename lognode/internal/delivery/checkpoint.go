@@ -19,7 +19,7 @@ import (
 // A part: version (1) | id (8) | part | parts | as-of position | partition | bytes of the stream.
 // The stream: committed | lowest kept offset | the range outside of which all are in the normal lane | texts | groups,
 // each: id, configuration, generation, tally, by lane: fresh and early spans (gap, length), then the messages that
-// are out by offset (gap, state and lane, attempt, fence and time as distances, reason, consumer), and the sections
+// are out by offset (gap, state and lane, perhaps the hash of the key, attempt, fence and time as distances, reason, consumer), and the sections
 // beside.
 
 const (
@@ -29,7 +29,8 @@ const (
 	// maxParts bounds what LoadCheckpoint takes: well above MaxCheckpoint, which is an estimate.
 	maxParts = 4096
 	minPart  = 256
-	partHead = 128 // more than the header of a part takes
+	hasKey   = 1 << 7 // in the first byte of a message
+	partHead = 128    // more than the header of a part takes
 )
 
 // ErrCheckpoint says that parts are no whole checkpoint of this partition. An older one will do.
@@ -183,11 +184,17 @@ func (g *group) appendOut(b []byte, index map[*text]uint64) []byte {
 			x.until = x.grant.until
 		}
 		b = binary.AppendUvarint(b, off-at)
-		flag := byte(0)
+		first := byte(x.state) | byte(x.lane)<<4
 		if x.exported {
-			flag = exportedFlag
+			first |= exportedFlag
 		}
-		b = append(b, byte(x.state)|flag|byte(x.lane)<<4)
+		if x.keyKnown {
+			first |= hasKey
+		}
+		b = append(b, first)
+		if x.keyKnown {
+			b = binary.BigEndian.AppendUint64(b, x.key)
+		}
 		b = binary.AppendUvarint(b, uint64(x.attempt))
 		b = binary.AppendVarint(b, int64(x.fence.segment-before.fence.segment))
 		b = binary.AppendVarint(b, int64(x.fence.counter-before.fence.counter))
@@ -293,8 +300,12 @@ func (m *Machine) readOut(r *mq.Reader, g *group, all []*text) bool {
 	}
 	for range r.Count(7) {
 		off := at + r.Uvarint()
-		state := r.Byte()
-		x := message{state: State(state & 7), exported: state&exportedFlag != 0, lane: mq.Lane(state >> 4), attempt: r.Uint32()}
+		first := r.Byte()
+		x := message{state: State(first & 7), exported: first&exportedFlag != 0, lane: mq.Lane(first &^ hasKey >> 4), keyKnown: first&hasKey != 0}
+		if x.keyKnown {
+			x.key = r.Fixed64()
+		}
+		x.attempt = r.Uint32()
 		x.fence.segment = before.fence.segment + uint64(r.Varint())
 		x.fence.counter = before.fence.counter + uint64(r.Varint())
 		x.reason, x.by = pick(), pick()
@@ -322,7 +333,7 @@ func (m *Machine) readOut(r *mq.Reader, g *group, all []*text) bool {
 // restore puts a message of a checkpoint into its state.
 func (m *Machine) restore(g *group, off uint64, from message, lessee *text) {
 	x := m.newMessage()
-	*x = message{state: StateReady, lane: from.lane, attempt: from.attempt, fence: from.fence,
+	*x = message{state: StateReady, lane: from.lane, key: from.key, keyKnown: from.keyKnown, attempt: from.attempt, fence: from.fence,
 		reason: m.texts.take(from.reason.String()), by: m.texts.take(from.by.String())}
 	g.out[off] = x
 	m.messages++

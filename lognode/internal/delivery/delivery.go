@@ -68,7 +68,12 @@ type Machine struct {
 	// unknown is the end of the offsets whose lanes must be learnt before anything is applied; see UnknownLanes.
 	unknown uint64
 	groups  map[mq.GroupID]*group
-	texts   texts
+	// For groups that order by key: how many there are, the key hashes of the newest messages, and what pick chose.
+	ordered    int
+	tail       hashes
+	picked     []picked
+	pickedKeys []uint64
+	texts      texts
 
 	leading bool
 	segment uint64 // number of the open segment, the high part of fences
@@ -126,6 +131,7 @@ func (m *Machine) Lead(segment uint64, now int64) {
 		g.more = true
 		m.touch(g)
 		m.countDead(g, now)
+		m.orders(g)
 	}
 	m.done()
 }

@@ -14,10 +14,14 @@ func (m *Machine) Drop(now int64, base uint64) {
 	}
 	base = min(base, m.committed)
 	for _, g := range m.sorted() {
-		for _, s := range g.unsettledBelow(base) {
+		spans := g.unsettledBelow(base)
+		for _, s := range spans {
 			x := mark{first: s.from, count: s.to - s.from}
 			m.note(g, now, outDropped, now, "", x)
 			g.drop(x.first, x.count)
+		}
+		if len(spans) > 0 && g.keyed != nil {
+			g.rekey()
 		}
 		for l := range g.fresh { // so that no pointer stays where the lanes are no longer known
 			if g.fresh[l] < base {

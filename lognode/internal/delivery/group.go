@@ -105,6 +105,7 @@ func (m *Machine) setGroup(c GroupConfig) {
 		g.GroupConfig = c
 		g.seen = 0
 	}
+	m.orders(g)
 	g.more = true
 	m.touch(g)
 }
@@ -114,6 +115,7 @@ func (m *Machine) removeGroup(id mq.GroupID) {
 	if g == nil {
 		return
 	}
+	m.unorder(g)
 	for off, x := range g.out {
 		g.leave(x)
 		g.remove(off, x)

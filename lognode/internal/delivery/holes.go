@@ -30,6 +30,9 @@ func (m *Machine) Hole(from, to uint64) {
 		if m.unknown == 0 {
 			g.recount()
 		}
+		if g.keyed != nil {
+			g.rekey()
+		}
 		m.touch(g)
 	}
 	m.done()

@@ -27,6 +27,7 @@ type journal struct {
 	now     int64
 	segment uint64
 	holes   []span
+	asked   int // how often keys were asked for
 }
 
 type fataler interface{ Fatalf(string, ...any) }
@@ -58,26 +59,49 @@ func (j *journal) group(id mq.GroupID, change func(*GroupConfig)) {
 
 // cut makes an entry of what the leader has to write and of n messages, and commits it.
 func (j *journal) cut(n int) {
-	lanes := make([]mq.Lane, n)
-	for i := range lanes {
-		lanes[i] = mq.LaneNormal
+	sent := make([]sent, n)
+	for i := range sent {
+		sent[i].lane = mq.LaneNormal
 	}
-	j.publish(lanes...)
+	j.send(sent...)
 }
 
 // publish is cut with messages in these lanes.
 func (j *journal) publish(lanes ...mq.Lane) {
-	e := mq.Entry{Segment: 1, At: j.tail, Stamp: j.now, Records: j.m.TakeRecords(nil), Count: uint32(len(lanes))}
+	all := make([]sent, len(lanes))
+	for i := range all {
+		all[i].lane = lanes[i]
+	}
+	j.send(all...)
+}
+
+// keyed is cut with messages of these keys, "" for one without.
+func (j *journal) keyed(keys ...string) {
+	all := make([]sent, len(keys))
+	for i := range all {
+		all[i] = sent{mq.LaneNormal, keys[i]}
+	}
+	j.send(all...)
+}
+
+// sent is what matters of a message; no key is none.
+type sent struct {
+	lane mq.Lane
+	key  string
+}
+
+func (j *journal) send(all ...sent) {
+	e := mq.Entry{Segment: 1, At: j.tail, Stamp: j.now, Records: j.m.TakeRecords(nil), Count: uint32(len(all))}
 	at := j.tail.Offset
-	for len(lanes) > 0 {
+	for len(all) > 0 {
 		var b mq.BatchBuilder
-		for _, l := range lanes[:min(len(lanes), mq.MaxBatchMessages)] {
-			b.Add(&mq.Message{Value: []byte("v"), Lane: l})
+		for _, m := range all[:min(len(all), mq.MaxBatchMessages)] {
+			b.Add(&mq.Message{Value: []byte("v"), Lane: m.lane, Key: []byte(m.key), HasKey: m.key != ""})
 		}
 		body := b.AppendTo(nil, "producer", "gateway", mq.CodecNone, nil)
 		e.Records = mq.AppendRecord(e.Records, mq.KindMessages, body)
-		lanes = lanes[b.Len():]
-		order, err := BatchLanes(body)
+		all = all[b.Len():]
+		order, err := AttributesOf(body, j.m.WantsKeys())
 		if err != nil {
 			j.t.Fatal(err)
 		}
@@ -135,11 +159,50 @@ func (j *journal) failover() {
 
 func (j *journal) receive(id mq.GroupID, n int, delivery uint64) Grant {
 	j.t.Helper()
-	g, err := j.m.Receive(j.now, ReceiveRequest{Group: id, Max: n, Consumer: "c", Stream: 1, Delivery: delivery})
-	if err != nil {
-		j.t.Fatal(err)
+	return j.ask(j.t, ReceiveRequest{Group: id, Max: n, Consumer: "c", Stream: 1, Delivery: delivery})
+}
+
+// ask receives, and tells the machine the keys that it asks for, from the entries.
+func (j *journal) ask(t fataler, r ReceiveRequest) Grant {
+	for {
+		g, err := j.m.Receive(j.now, r)
+		if err != nil {
+			t.Fatalf("receive: %v", err)
+		}
+		if g.Why != WhyKeys || len(g.Runs) > 0 {
+			return g
+		}
+		j.tell(t, r.Group, g.Need)
 	}
-	return g
+}
+
+// tell tells the machine the keys of the entry that has an offset, from it on.
+func (j *journal) tell(t fataler, id mq.GroupID, need uint64) {
+	var keys []uint64
+	var err error
+	for i := range j.entries {
+		if e := &j.entries[i]; e.At.Offset <= need && need < e.Next().Offset {
+			if keys, err = EntryKeys(e, need, nil); err != nil {
+				t.Fatalf("keys: %v", err)
+			}
+		}
+	}
+	if len(keys) == 0 {
+		t.Fatalf("keys of offset %d are asked for, which is in no entry", need)
+	}
+	j.asked++
+	j.m.LearnKeys(id, need, keys)
+}
+
+// teach tells the machine all keys that a group may want to know.
+func (j *journal) teach(t fataler, id mq.GroupID) {
+	for g := j.m.groups[id]; g.keyed != nil; {
+		why, need, _ := j.m.prepare(g, MaxReceive)
+		if why != WhyKeys {
+			return
+		}
+		j.tell(t, id, need)
+	}
 }
 
 func receipts(g Grant) (out []mq.Receipt) {
@@ -222,7 +285,7 @@ func dump(m *Machine, now int64) string {
 			if h.State == StateWaiting && h.Until <= now {
 				h.State, h.Until = StateReady, 0
 			}
-			fmt.Fprintf(&b, "  %+v fence %v exported %v\n", h, g.out[off].fence, g.out[off].exported)
+			fmt.Fprintf(&b, "  %+v fence %v exported %v key %x\n", h, g.out[off].fence, g.out[off].exported, g.out[off].key)
 		}
 	}
 	return b.String()

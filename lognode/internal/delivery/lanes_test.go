@@ -184,7 +184,7 @@ func TestMuseum22LanesSkipNothing(t *testing.T) {
 			lanes[i] = mq.Lane(r.IntN(mq.Lanes))
 		}
 		// Placed but not committed: its lanes are known, and it must not be handed out.
-		j.m.Append(j.tail.Offset, uint32(len(lanes)), lanes)
+		j.m.Append(j.tail.Offset, uint32(len(lanes)), Attributes{Lanes: lanes})
 		take(r.IntN(4))
 		for off := range seen {
 			if off >= j.tail.Offset {

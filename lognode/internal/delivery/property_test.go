@@ -32,6 +32,8 @@ type world struct {
 	created uint64
 	lanes   []mq.Lane // of each offset
 	laned   bool      // others than the normal one are in use
+	keys    []string
+	byKey   bool // groups but the second order by key
 }
 
 type held struct {
@@ -41,8 +43,8 @@ type held struct {
 	confirmed        bool
 }
 
-func newWorld(t *rapid.T, tb testing.TB) *world {
-	w := &world{journal: newJournal(tb), t: t, groups: map[mq.GroupID]*oracle{}}
+func newWorld(t *rapid.T, tb testing.TB, laned, byKey bool) *world {
+	w := &world{journal: newJournal(tb), t: t, groups: map[mq.GroupID]*oracle{}, laned: laned, byKey: byKey}
 	w.ensure(1)
 	return w
 }
@@ -61,6 +63,8 @@ func (w *world) ensure(id mq.GroupID) {
 		c.Settings.Backoff.Jitter = 0.5
 		if id == 2 {
 			c.Settings.Lanes.Mode = mq.LanesStrict
+		} else if w.byKey {
+			c.Settings.Ordering = mq.OrderingKey
 		}
 		c.Settings.Dead = limitsOf(id)
 		if id == 3 {
@@ -105,17 +109,15 @@ func (o *oracle) fail(m *Machine, id mq.GroupID, off uint64, now, delay int64) {
 func (w *world) receive(id mq.GroupID, n int, stream uint64) {
 	w.next++
 	w.look(id)
-	g, err := w.m.Receive(w.now, ReceiveRequest{Group: id, Max: n, Consumer: "c", Stream: stream, Delivery: w.next, Seen: true})
-	if err != nil {
-		w.t.Fatalf("receive: %v", err)
-	}
+	w.teach(w.t, id)
+	g := w.ask(w.t, ReceiveRequest{Group: id, Max: n, Consumer: "c", Stream: stream, Delivery: w.next, Seen: true})
 	o := w.groups[id]
-	want, total := w.expect(o, w.m.groups[id].Settings.Lanes, n)
+	want, total := w.expect(o, w.m.groups[id].Settings, n)
 	got := offsets(g)
 	if len(got) != total {
 		w.t.Fatalf("got %v, want %d of %v", got, total, want)
 	}
-	must, lane := false, mq.LaneCritical
+	must, lane := w.ordered(id) && total > 0, mq.LaneCritical
 	for _, r := range receipts(g) {
 		off, l := r.Offset, w.lanes[r.Offset]
 		if l < lane || off != want[l][0] {
@@ -137,7 +139,7 @@ func (w *world) receive(id mq.GroupID, n int, stream uint64) {
 }
 
 // expect is what is ready by lane, in order, and how many messages a receive of n must get.
-func (w *world) expect(o *oracle, s mq.LaneSettings, n int) (ready [mq.Lanes][]uint64, total int) {
+func (w *world) expect(o *oracle, s mq.GroupSettings, n int) (ready [mq.Lanes][]uint64, total int) {
 	var leased [mq.Lanes]int
 	out := 0
 	for off, l := range w.lanes {
@@ -146,7 +148,9 @@ func (w *world) expect(o *oracle, s mq.LaneSettings, n int) (ready [mq.Lanes][]u
 		}
 		switch o.state[uint64(off)] {
 		case StateReady: // the zero value: untouched
-			ready[l] = append(ready[l], uint64(off))
+			if s.Ordering == mq.OrderingNone || w.first(o, off) {
+				ready[l] = append(ready[l], uint64(off))
+			}
 		case StateLeased:
 			leased[l]++
 			out++
@@ -155,18 +159,34 @@ func (w *world) expect(o *oracle, s mq.LaneSettings, n int) (ready [mq.Lanes][]u
 	weights, competing := 0, 0
 	for l := range ready {
 		if len(ready[l]) > 0 {
-			weights += s.Weight(mq.Lane(l))
+			weights += s.Lanes.Weight(mq.Lane(l))
 			competing++
 		}
 	}
 	for l := range ready {
 		most := len(ready[l])
-		if competing > 1 && !s.Strict() {
-			most = min(most, max(1, 12*s.Weight(mq.Lane(l))/weights)-leased[l])
+		if competing > 1 && !s.Lanes.Strict() {
+			most = min(most, max(1, 12*s.Lanes.Weight(mq.Lane(l))/weights)-leased[l])
 		}
 		total += max(0, most)
 	}
 	return ready, max(0, min(total, n, 12-out))
+}
+
+func (w *world) ordered(id mq.GroupID) bool {
+	return w.m.groups[id].Settings.Ordering == mq.OrderingKey
+}
+
+// first says whether a message may go out in the order of its key: none of the key is leased, and none before it is
+// neither settled nor dead.
+func (w *world) first(o *oracle, off int) bool {
+	for i, key := range w.keys {
+		if s := o.state[uint64(i)]; key == w.keys[off] && key != "" &&
+			(s == StateLeased || i < off && s != StateAcked && s != StateDead) {
+			return false
+		}
+	}
+	return true
 }
 
 // publish adds n messages in random lanes, or in the normal one.
@@ -178,9 +198,17 @@ func (w *world) publish(t *rapid.T, n int) {
 		if w.laned {
 			l = lane.Draw(t, "lane")
 		}
-		w.lanes = append(w.lanes, l)
+		key := ""
+		if w.byKey {
+			key = rapid.SampledFrom([]string{"", "a", "b", "c", "d"}).Draw(t, "key")
+		}
+		w.lanes, w.keys = append(w.lanes, l), append(w.keys, key)
 	}
-	w.journal.publish(w.lanes[at:]...)
+	all := make([]sent, n)
+	for i := range all {
+		all[i] = sent{w.lanes[at+i], w.keys[at+i]}
+	}
+	w.send(all...)
 }
 
 // settleAll settles in one call what the oracle then does one by one.
@@ -370,7 +398,7 @@ func (w *world) hole(t *rapid.T) {
 	}
 	for w.tail.Offset < h.to {
 		w.tail = mq.Position{Offset: w.tail.Offset + 1}
-		w.lanes = append(w.lanes, mq.LaneNormal)
+		w.lanes, w.keys = append(w.lanes, mq.LaneNormal), append(w.keys, "")
 	}
 	w.holes = append(w.holes, h)
 	w.failover()
@@ -384,8 +412,7 @@ func (w *world) hole(t *rapid.T) {
 // Random operations with ranges that are lost on the way.
 func TestHolesAgainstMaps(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(rt, t)
-		w.laned = rapid.Bool().Draw(rt, "lanes")
+		w := newWorld(rt, t, rapid.Bool().Draw(rt, "lanes"), rapid.Bool().Draw(rt, "keys"))
 		steps := w.steps()
 		steps["hole"] = w.hole
 		rt.Repeat(steps)
@@ -445,7 +472,7 @@ func (w *world) confirmAll() {
 // and from a checkpoint taken at any moment.
 func TestAgainstMaps(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(rt, t)
+		w := newWorld(rt, t, false, false)
 		rt.Repeat(w.steps())
 	})
 }
@@ -453,8 +480,23 @@ func TestAgainstMaps(t *testing.T) {
 // The same with messages in all lanes: within a lane by offset, and as many as the lanes' shares let out.
 func TestLanesAgainstMaps(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(rt, t)
-		w.laned = true
+		w := newWorld(rt, t, true, false)
+		rt.Repeat(w.steps())
+	})
+}
+
+// The same with keys, in groups that order by them: one message of a key at a time, in the order of their offsets.
+func TestKeysAgainstMaps(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt, t, false, true)
+		rt.Repeat(w.steps())
+	})
+}
+
+// And with both: order by key holds across lanes.
+func TestLanesAndKeysAgainstMaps(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt, t, true, true)
 		rt.Repeat(w.steps())
 	})
 }

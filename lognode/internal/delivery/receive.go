@@ -37,6 +37,8 @@ const (
 	WhyInFlight            // max_in_flight is reached
 	WhyFull                // the partition's state is at MaxCheckpoint
 	WhyUnseen              // the group's filter has to look at more messages first: see Unseen
+	WhyParked              // MaxParked messages wait behind others of their key
+	WhyKeys                // keys are needed: see Grant.Need
 )
 
 // Grant is what a receive hands out.
@@ -47,10 +49,13 @@ type Grant struct {
 	LeaseUntil int64  // Unix nanoseconds
 	// Runs are in the order in which they are to be handed out: by lane, within one by offset. None: see Why.
 	Runs []Run
-	// MustCommit says that the records must commit before the hand-over: some attempt is not the first, or the
-	// partition has an owner and so may change hands (see ByMembers).
+	// MustCommit says that the records must commit before the hand-over: some attempt is not the first, the group orders
+	// by key, or the partition has an owner and so may change hands (see ByMembers).
 	MustCommit bool
 	Why        Why
+	// Need, with WhyKeys: the offset from which on LearnKeys must be told keys before the group gets more. There may be
+	// runs all the same.
+	Need uint64
 }
 
 // Messages is how many messages are in it.
@@ -88,6 +93,13 @@ func (m *Machine) Receive(now int64, r ReceiveRequest) (Grant, error) {
 	}
 	d := delivered{group: g.ID, generation: g.generation, segment: m.segment, now: now, lease: lease,
 		counter: m.counter + 1, consumer: cut(r.Consumer, mq.MaxConsumerBytes)}
+	if g.keyed != nil {
+		var blocked bool
+		if out.Why, out.Need, blocked = m.prepare(g, n); blocked {
+			m.done()
+			return out, nil
+		}
+	}
 	out.Runs, out.MustCommit = m.pick(g, n)
 	out.MustCommit = out.MustCommit || mq.ByMembers(g.Settings.Mode)
 	if len(out.Runs) == 0 {
@@ -96,9 +108,16 @@ func (m *Machine) Receive(now int64, r ReceiveRequest) (Grant, error) {
 		} else if g.unseen() {
 			out.Why = WhyUnseen
 		}
+		m.done()
 		return out, nil
 	}
+	if out.Why != WhyKeys {
+		out.Why = WhyNothing
+	}
 	d.runs = m.number(out.Runs)
+	if g.keyed != nil {
+		out.MustCommit, d.keys = true, m.takeKeys()
+	}
 	m.scratch = d.append(m.scratch[:0])
 	m.write(mq.KindDelivered, m.scratch, out.MustCommit)
 	gr := m.deliver(g, &d)
@@ -127,7 +146,11 @@ func (m *Machine) pick(g *group, n int) (runs []Run, again bool) {
 	room := m.freshRoom(g)
 	share := m.share(g, n)
 	for l, n := range share {
-		if n > 0 {
+		switch {
+		case n == 0:
+		case g.keyed != nil:
+			runs, again = g.pickKeyed(mq.Lane(l), n, &room, runs, again)
+		default:
 			runs, again = g.pick(mq.Lane(l), n, &room, runs, again)
 		}
 	}
@@ -202,10 +225,13 @@ func appendRun(runs []Run, lane int, first uint64, count, attempt uint32) []Run 
 // deliver is what a delivered record does.
 func (m *Machine) deliver(g *group, d *delivered) *grant {
 	gr := m.newGrant(g, d.now+d.lease, m.texts.take(d.consumer))
+	n := 0
 	for _, r := range d.runs {
 		gr.add(r)
 		for i := range r.Count {
-			g.lease(r.First+uint64(i), r.Attempt, fence{d.segment, r.Counter + uint64(i)}, gr)
+			key, known := d.key(n)
+			g.lease(r.First+uint64(i), r.Attempt, fence{d.segment, r.Counter + uint64(i)}, gr, key, known)
+			n++
 		}
 	}
 	if gr.left == 0 { // all of it is settled already: a checkpoint was ahead of the record
@@ -227,6 +253,9 @@ func (m *Machine) freshRoom(g *group) uint64 {
 // canGive is how many messages a receive without a limit would find.
 func (m *Machine) canGive(g *group) int {
 	n, _ := m.limit(g, MaxReceive)
+	if g.keyed != nil {
+		return m.canGiveKeyed(g, n)
+	}
 	have := uint64(g.count[StateReady]) + m.freshRoom(g)
 	if g.unseen() {
 		have++ // to be looked at

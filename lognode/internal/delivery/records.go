@@ -19,8 +19,9 @@ type Run struct {
 
 // delivered is the record of a hand-over.
 //
-// Form: group | generation | segment number | now (signed) | lease | first counter | consumer | runs, each gap
-// from the end of the run before | count | attempt. Offsets ascend, counters run through.
+// Form: group | generation | segment number | now (signed) | lease | first counter | consumer | flags (1: keys) | runs,
+// each gap from the end of the run before | count | attempt; with keys, the hash (8) of each message's key. Offsets ascend,
+// counters run through.
 type delivered struct {
 	group      mq.GroupID
 	generation uint64
@@ -30,6 +31,15 @@ type delivered struct {
 	counter    uint64
 	consumer   string
 	runs       []Run
+	keys       []uint64 // of each message, 0 for one without; nil where the group does not order by key
+}
+
+// key is the key of the i-th message.
+func (d *delivered) key(i int) (uint64, bool) {
+	if d.keys == nil {
+		return 0, false
+	}
+	return d.keys[i], true
 }
 
 func (d *delivered) append(b []byte) []byte {
@@ -40,6 +50,11 @@ func (d *delivered) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(d.lease))
 	b = binary.AppendUvarint(b, d.counter)
 	b = mq.AppendBytes(b, d.consumer)
+	flags := byte(0)
+	if d.keys != nil {
+		flags = 1
+	}
+	b = append(b, flags)
 	b = binary.AppendUvarint(b, uint64(len(d.runs)))
 	at := uint64(0)
 	for _, r := range d.runs {
@@ -47,6 +62,9 @@ func (d *delivered) append(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(r.Count))
 		b = binary.AppendUvarint(b, uint64(r.Attempt))
 		at = r.First + uint64(r.Count)
+	}
+	for _, key := range d.keys {
+		b = binary.BigEndian.AppendUint64(b, key)
 	}
 	return b
 }
@@ -59,8 +77,9 @@ func (d *delivered) read(body []byte) error {
 	d.group, d.generation, d.segment = mq.GroupID(r.Uvarint()), r.Uvarint(), r.Uvarint()
 	d.now, d.lease, d.counter = readTime(r), int64(r.Uvarint()), r.Uvarint()
 	d.consumer = r.String()
+	flags := r.Byte()
 	n := r.Count(3)
-	d.runs = d.runs[:0]
+	d.runs, d.keys = d.runs[:0], nil
 	at, total := uint64(0), uint64(0)
 	for range n {
 		gap := r.Uvarint()
@@ -72,6 +91,15 @@ func (d *delivered) read(body []byte) error {
 		}
 		at = x.First + uint64(x.Count)
 		d.runs = append(d.runs, x)
+	}
+	if flags > 1 {
+		r.Fail("delivered flags %d", flags)
+	}
+	if flags == 1 && r.Err() == nil && uint64(r.Len()) == 8*total {
+		d.keys = make([]uint64, total)
+		for i := range d.keys {
+			d.keys[i] = r.Fixed64()
+		}
 	}
 	if d.lease < 0 || d.lease > maxSpan || d.counter > math.MaxInt64 {
 		r.Fail("delivered lease %d, counter %d", d.lease, d.counter)

@@ -86,6 +86,9 @@ func (g *group) special() int { return g.count[StateReady] - g.inLane[mq.LaneNor
 
 // available is how many messages of each lane could be handed out if there were no others.
 func (m *Machine) available(g *group) (have [mq.Lanes]int) {
+	if g.keyed != nil {
+		return g.keyed.ready
+	}
 	room := min(m.freshRoom(g), MaxReceive)
 	for l := range have {
 		have[l] = g.inLane[l][StateReady] + int(min(g.seenIn(mq.Lane(l)), room))

@@ -20,6 +20,8 @@ type group struct {
 	again [mq.Lanes]heap[uint64]
 	// credit is what each lane is owed of the next hand-overs; see share.go. It dies with the leader.
 	credit [mq.Lanes]int
+	// keyed is nil but for a leader's groups that order by key.
+	keyed *keyed
 	// last is where leaseUntil adds to, if it fits.
 	last   *grant
 	lastID uint64
@@ -89,6 +91,7 @@ func (g *group) leave(x *message) {
 		g.exported--
 	}
 	g.inLane[x.lane][x.state]--
+	g.keyLeft(x)
 	x.until = 0
 	if gr := x.grant; gr != nil {
 		x.grant = nil
@@ -114,15 +117,19 @@ func (g *group) stamp(x *message, attempt uint32, f fence) {
 }
 
 // lease puts a message into gr.
-func (g *group) lease(off uint64, attempt uint32, f fence, gr *grant) {
+func (g *group) lease(off uint64, attempt uint32, f fence, gr *grant, key uint64, keyKnown bool) {
 	x := g.change(off)
 	if x == nil {
 		return
+	}
+	if keyKnown {
+		x.key, x.keyKnown = key, true
 	}
 	g.stamp(x, attempt, f)
 	x.grant = gr
 	gr.left++
 	g.enter(x, StateLeased)
+	g.keyChanged(off, x)
 }
 
 // leaseUntil gives a message a deadline outside of its grant: with those that were given the same one just now.
@@ -164,6 +171,7 @@ func (g *group) leaseChanged(off uint64, x *message, attempt uint32, f fence, un
 	x.grant = gr
 	gr.left++
 	g.enter(x, StateLeased)
+	g.keyChanged(off, x)
 }
 
 // ack settles a message.
@@ -180,6 +188,7 @@ func (g *group) settle(off uint64, counter *uint64) {
 		*counter++
 	} else if l := g.m.lanes.of(off); g.isFresh(l, off) {
 		g.takeFresh(l, off, 1)
+		g.freshGone(off)
 		*counter++
 	}
 	g.m.touch(g)
@@ -187,6 +196,7 @@ func (g *group) settle(off uint64, counter *uint64) {
 
 // remove forgets a message that has left its state.
 func (g *group) remove(off uint64, x *message) {
+	g.keyGone(off, x)
 	delete(g.out, off)
 	g.m.messages--
 	g.m.texts.drop(x.reason)
@@ -211,6 +221,7 @@ func (g *group) wait(off uint64, x *message, due, at int64) {
 	}
 	x.until = due
 	g.enter(x, StateWaiting)
+	g.keyChanged(off, x)
 	g.m.deadline(deadline{due: due, id: uint64(g.ID), off: off})
 }
 
@@ -219,6 +230,7 @@ func (g *group) kill(off uint64, attempt uint32, f fence, at int64, reason strin
 	if x := g.failed(off, attempt, f, reason); x != nil {
 		x.until = at
 		g.enter(x, StateDead)
+		g.keyChanged(off, x)
 		g.died(off, x)
 	}
 }
@@ -254,6 +266,10 @@ func (g *group) giveBack(off uint64, attempt uint32, f fence) {
 // makeReady takes a message that has left its state.
 func (g *group) makeReady(off uint64, x *message) {
 	g.enter(x, StateReady)
+	if g.keyed != nil {
+		g.keyChanged(off, x)
+		return
+	}
 	g.more = true
 	if x.inAgain {
 		return

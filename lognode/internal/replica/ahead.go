@@ -3,7 +3,6 @@ package replica
 import (
 	"context"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
@@ -184,7 +183,7 @@ func (p *Partition) placeReleases(l *leadership, data []byte, now int64) ([]byte
 		}
 		a.late = append(a.late, s)
 	}
-	due, lanes, kept, first := []mq.Schedule(nil), []mq.Lane(nil), a.late[:0], l.seg.Next().Offset
+	due, kept, first := []mq.Schedule(nil), a.late[:0], l.seg.Next().Offset
 	a.builder.Reset()
 	for _, s := range a.late {
 		m, ok := a.messages[s.Number]
@@ -199,7 +198,7 @@ func (p *Partition) placeReleases(l *leadership, data []byte, now int64) ([]byte
 			a.builder.Add(&m)
 			l.book.Release(s.Number, first+uint64(len(due)))
 			a.forget(s.Number)
-			due, lanes = append(due, s), append(lanes, m.Lane)
+			due = append(due, s)
 		}
 	}
 	a.late = kept
@@ -207,11 +206,13 @@ func (p *Partition) placeReleases(l *leadership, data []byte, now int64) ([]byte
 		return data, 0
 	}
 	a.look = true // there may be more
-	if !slices.ContainsFunc(lanes, func(l mq.Lane) bool { return l != mq.LaneNormal }) {
-		lanes = nil
-	}
-	l.machine.Append(first, uint32(len(due)), lanes)
 	raw := a.builder.AppendTo(nil, "", "", mq.CodecNone, nil)
+	attributes, err := delivery.AttributesOf(raw, l.machine.WantsKeys())
+	if err != nil { // it was made here
+		p.stop(err)
+		return data, 0
+	}
+	l.machine.Append(first, uint32(len(due)), attributes)
 	p.env.Metrics.Released.Add(float64(len(due)))
 	p.env.Metrics.Late.Observe(float64(now-due[0].Due) / 1e9)
 	return mq.AppendRecord(data, mq.KindReleased, mq.AppendScheduleBatch(nil, due, raw)), uint32(len(due))

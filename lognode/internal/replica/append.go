@@ -28,12 +28,12 @@ const (
 // Append takes one batch whose index was checked (mq.Batch.CheckIndex). The answer is Appended once it is
 // committed, or an error.
 func (p *Partition) Append(body []byte, count int, reply Reply) {
-	lanes, err := delivery.BatchLanes(body)
+	attributes, err := delivery.AttributesOf(body, p.keys.Load())
 	if err != nil {
 		reply.fail(mqerr.New(mqerr.InvalidRequest, "batch: %w", err))
 		return
 	}
-	p.queue(batch{body: body, count: uint32(count), lanes: lanes, reply: reply}, func(*leadership) error { return nil })
+	p.queue(batch{body: body, count: uint32(count), attributes: attributes, reply: reply}, func(*leadership) error { return nil })
 }
 
 // queue adds a batch to the next entry, if there is room for it and may says nothing against it.
@@ -159,7 +159,7 @@ func (p *Partition) placeBatches(l *leadership, e *mq.Entry, data []byte, now in
 			data = l.placeScheduled(b, data, now)
 		default:
 			data = mq.AppendRecord(data, mq.KindMessages, b.body)
-			l.machine.Append(b.first, b.count, b.lanes)
+			l.machine.Append(b.first, b.count, b.attributes)
 			e.Count += b.count
 			l.published.add(int(b.count))
 		}

@@ -104,6 +104,9 @@ func (p *Partition) announce() {
 	if l == nil || !l.serving {
 		return
 	}
+	if wants := l.machine.WantsKeys(); wants != p.keys.Load() {
+		p.keys.Store(wants)
+	}
 	l.machine.TakeReady(func(g mq.GroupID) { p.env.Wake(p.id, g) })
 	p.tellTail(l)
 	l.machine.TakeFreed(p.tellFreed)

@@ -52,12 +52,12 @@ type leadership struct {
 
 // batch is an append that no entry holds yet.
 type batch struct {
-	body  []byte
-	count uint32
-	lanes []mq.Lane // nil: all normal
-	times []int64   // of scheduled messages: when each is due, or below 0 in how long; nil for ordinary ones
-	reply Reply
-	first uint64 // offset or schedule number of the first message, once it is placed
+	body       []byte
+	count      uint32
+	attributes delivery.Attributes
+	times      []int64 // of scheduled messages: when each is due, or below 0 in how long; nil for ordinary ones
+	reply      Reply
+	first      uint64 // offset or schedule number of the first message, once it is placed
 	// repeats are the messages that were taken out of it because their idempotency keys are known.
 	repeats []frame.Repeat
 }

@@ -108,6 +108,9 @@ type Partition struct {
 	id  mq.PartitionID
 	log *slog.Logger
 
+	// keys says that a group which this node leads orders by key: appends look at them.
+	keys atomic.Bool
+
 	mu     sync.Mutex
 	events []func()
 	closed bool
