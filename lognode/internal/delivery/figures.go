@@ -28,6 +28,7 @@ type GroupFigures struct {
 	Lapsed    uint64 // past their TTL
 	Filtered  uint64 // not wanted by the group's filter
 	Lag       uint64 // not settled: Fresh, Again, Leased and Waiting
+	Parked    int    // of Fresh, those that are known to wait behind another one of their key
 	Lanes     [mq.Lanes]LaneFigures
 }
 
@@ -48,6 +49,9 @@ func (m *Machine) Figures(id mq.GroupID) (GroupFigures, bool) {
 		Waiting: g.count[StateWaiting], Dead: g.count[StateDead], Exported: g.exported, Acked: g.tally.acked, Dropped: g.tally.dropped,
 		Discarded: g.tally.discarded, Lapsed: g.tally.lapsed, Filtered: g.tally.filtered}
 	f.Lag = f.Fresh + uint64(f.Again+f.Leased+f.Waiting)
+	if g.keyed != nil {
+		f.Parked = g.keyed.parked()
+	}
 	for l := range f.Lanes {
 		of := &g.inLane[l]
 		f.Lanes[l] = LaneFigures{Fresh: g.left[l], Again: of[StateReady], Leased: of[StateLeased], Waiting: of[StateWaiting],
@@ -91,6 +95,8 @@ type HeldMessage struct {
 	Consumer string // leased: whose lease; else whose attempt failed last
 	Reason   string // why the last attempt failed
 	Lane     mq.Lane
+	// Behind is the offset of the message that a parked one waits for.
+	Behind uint64
 }
 
 // Held lists the messages of a group in a state (not acked ones) from an offset on, at most limit.
@@ -99,7 +105,15 @@ func (m *Machine) Held(id mq.GroupID, state State, from uint64, limit int) []Hel
 	if g == nil || limit <= 0 {
 		return nil
 	}
-	offsets := g.offsets(func(off uint64, x *message) bool { return off >= from && x.state == state })
+	parked := g.parkedFrom(from)
+	if state == StateParked {
+		return parked[:min(limit, len(parked))]
+	}
+	waits := make(map[uint64]bool, len(parked))
+	for i := range parked {
+		waits[parked[i].Offset] = true
+	}
+	offsets := g.offsets(func(off uint64, x *message) bool { return off >= from && x.state == state && !waits[off] })
 	out := make([]HeldMessage, 0, min(limit, len(offsets)))
 	for _, off := range offsets[:min(limit, len(offsets))] {
 		out = append(out, g.held(off))
@@ -110,14 +124,37 @@ func (m *Machine) Held(id mq.GroupID, state State, from uint64, limit int) []Hel
 	// Fresh ones have no message; those among early ones may lie between the others.
 	n := 0
 	g.eachFresh(from, m.committed, func(s span) bool {
-		for ; s.from < s.to && n < limit; n++ {
-			out = append(out, HeldMessage{Offset: s.from, State: StateReady, Lane: m.lanes.of(s.from)})
-			s.from++
+		for ; s.from < s.to && n < limit; s.from++ {
+			if !waits[s.from] {
+				out = append(out, HeldMessage{Offset: s.from, State: StateReady, Lane: m.lanes.of(s.from)})
+				n++
+			}
 		}
 		return n < limit
 	})
 	slices.SortFunc(out, func(a, b HeldMessage) int { return cmp.Compare(a.Offset, b.Offset) })
 	return out[:min(limit, len(out))]
+}
+
+// Behind is the offset of the message that another one of a group waits for in the order of its key; false if it waits
+// for none, or nobody has looked at it yet.
+func (m *Machine) Behind(id mq.GroupID, off uint64) (uint64, bool) {
+	g := m.groups[id]
+	if g == nil || g.keyed == nil {
+		return 0, false
+	}
+	all := g.parkedFrom(off)
+	if len(all) == 0 || all[0].Offset != off {
+		return 0, false
+	}
+	return all[0].Behind, true
+}
+
+// Unlooked says that a message of a group that orders by key was not looked at yet, because MaxParked messages before
+// it wait behind others.
+func (m *Machine) Unlooked(id mq.GroupID, off uint64) bool {
+	g := m.groups[id]
+	return g != nil && g.keyed != nil && g.keyed.parked() >= MaxParked && off >= g.keyed.scan
 }
 
 func (g *group) held(off uint64) HeldMessage {

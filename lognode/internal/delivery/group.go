@@ -104,6 +104,9 @@ func (m *Machine) setGroup(c GroupConfig) {
 		m.filters += c.Settings.Filter.Size() - g.Settings.Filter.Size()
 		g.GroupConfig = c
 		g.seen = 0
+		if g.keyed != nil {
+			g.rekey() // another filter may want others
+		}
 	}
 	m.orders(g)
 	g.more = true

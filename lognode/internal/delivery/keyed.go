@@ -1,6 +1,11 @@
 package delivery
 
-import "github.com/splashdam/splashdam/shared/mq"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
 
 // Order by key. In a group that orders by key at most one message of a key is leased at a time, and the messages of a
 // key are handed out in the order of their offsets, across lanes: a message waits (is parked) while an earlier one of its
@@ -307,4 +312,32 @@ func (k *keyed) identify(off uint64, x *message) bool {
 		}
 	}
 	return false
+}
+
+// parkedFrom lists the messages from an offset on that wait behind others of their key, by offset.
+func (g *group) parkedFrom(from uint64) (out []HeldMessage) {
+	if g.keyed == nil {
+		return nil
+	}
+	for _, s := range g.keyed.keys {
+		if s.offered && s.len() == 1 || s.list[len(s.list)-1] < from {
+			continue
+		}
+		behind := s.first()
+		for _, off := range s.list[s.at:] {
+			if x := g.out[off]; x != nil && x.state == StateLeased {
+				behind = off
+				break
+			}
+		}
+		for _, off := range s.list[s.at:] {
+			if x := g.out[off]; off >= from && off != behind && (x == nil || x.state == StateReady) {
+				h := g.held(off)
+				h.State, h.Behind = StateParked, behind
+				out = append(out, h)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b HeldMessage) int { return cmp.Compare(a.Offset, b.Offset) })
+	return out
 }

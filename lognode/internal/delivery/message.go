@@ -13,6 +13,8 @@ const (
 	StateDead                 // failed for good, stays in place
 	StateAcked                // done
 	states
+	// StateParked is how listings call a ready message that waits behind another one of its key.
+	StateParked State = 100
 )
 
 var stateNames = [states]string{"ready", "leased", "waiting", "dead", "acked"}
@@ -21,6 +23,9 @@ var stateNames = [states]string{"ready", "leased", "waiting", "dead", "acked"}
 func (s State) String() string {
 	if s < states {
 		return stateNames[s]
+	}
+	if s == StateParked {
+		return "parked"
 	}
 	return "unknown"
 }

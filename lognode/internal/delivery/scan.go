@@ -132,9 +132,9 @@ func (m *Machine) look(g *group, n int) (need uint64, needs bool) {
 	if m.lanes.used {
 		n = max(n, maxAhead)
 	}
-	have := k.candidatesLeft()
+	have, end := k.candidatesLeft(), g.limit()
 	for have < n && k.parked() < MaxParked {
-		low, lane := m.committed, mq.LaneNormal
+		low, lane := end, mq.LaneNormal
 		for l := range mq.Lane(mq.Lanes) {
 			if g.left[l] == 0 {
 				continue
@@ -143,11 +143,11 @@ func (m *Machine) look(g *group, n int) (need uint64, needs bool) {
 				low, lane = off, l
 			}
 		}
-		if low == m.committed {
-			k.scan = low
+		if low == end {
 			return 0, false
 		}
-		for end := low + g.freshRun(lane, low, uint64(n-have)); low < end && k.parked() < MaxParked; low++ {
+		run := min(g.freshRun(lane, low, uint64(n-have)), end-low)
+		for to := low + run; low < to && k.parked() < MaxParked; low++ {
 			key, ok := m.keyOf(k, low)
 			if !ok {
 				return low, true
@@ -284,10 +284,13 @@ func (m *Machine) canGiveKeyed(g *group, n int) int {
 		return 1
 	}
 	have := g.keyed.candidatesLeft()
+	if g.unseen() {
+		have++ // to be looked at
+	}
 	if m.freshRoom(g) == 0 {
 		have = min(have, g.count[StateReady])
 	}
-	if m.lanes.used {
+	if m.lanes.used && !g.unseen() {
 		have = min(have, m.shareable(g))
 	}
 	return min(n, have)

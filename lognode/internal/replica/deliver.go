@@ -16,10 +16,11 @@ import (
 type receiving struct {
 	stream uint64
 	frame.Receive
-	reply Reply
-	looks int    // of the group's filter, for it
-	take  uint32 // how many it asks the machine for: more than Max after it found expired ones only
-	taken int    // of those
+	reply  Reply
+	looks  int    // of the group's filter, for it
+	learns int    // how often keys were read for it
+	take   uint32 // how many it asks the machine for: more than Max after it found expired ones only
+	taken  int    // of those
 }
 
 // maxLapsed bounds how many expired messages one receive goes through; then it answers with nothing, says that there is
@@ -55,8 +56,19 @@ func (p *Partition) receive(r receiving) {
 			p.look(l, r.Group, func() { p.receive(r) })
 			return
 		}
+		if g.Why == delivery.WhyKeys && len(g.Runs) == 0 && r.learns < maxLearns {
+			r.learns++
+			p.learn(l, r.Group, g.Need, func(err error) {
+				if err != nil {
+					r.reply.fail(err)
+					return
+				}
+				p.receive(r)
+			})
+			return
+		}
 		if len(g.Runs) == 0 {
-			if g.Why == delivery.WhyUnseen || r.taken > 0 {
+			if g.Why == delivery.WhyUnseen || g.Why == delivery.WhyKeys || r.taken > 0 {
 				answer.Ready = uint64(l.machine.Ready(r.Group))
 			}
 			r.reply(frame.TypeReceived, &answer)

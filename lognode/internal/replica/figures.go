@@ -29,7 +29,7 @@ func (p *Partition) GroupFigures(id mq.GroupID, done func(*mqpb.GroupFigures)) {
 		out.Leased, out.Waiting, out.Dead = uint64(f.Leased), uint64(f.Waiting), uint64(f.Dead)
 		out.Acked, out.Dropped, out.Discarded, out.Expired, out.Filtered = f.Acked, f.Dropped, f.Discarded, f.Lapsed, f.Filtered
 		out.Exported = uint64(f.Exported)
-		out.Lanes = laneFigures(&f)
+		out.Lanes, out.Parked = laneFigures(&f), uint64(f.Parked)
 		if f.Cursor >= f.Committed {
 			done(out)
 			return
@@ -66,7 +66,7 @@ func (p *Partition) Held(r *mqpb.HeldMessagesRequest, done func(*mqpb.HeldMessag
 	id, state, limit := mq.GroupID(r.GetGroup()), r.GetState(), min(int(r.GetLimit()), mq.MaxBatchMessages)
 	st, ok := stateOf(state)
 	if !ok {
-		fail(mqerr.New(mqerr.InvalidParameter, "state must be ready, leased, waiting or dead; not %q", state))
+		fail(mqerr.New(mqerr.InvalidParameter, "state must be ready, leased, waiting, parked or dead; not %q", state))
 		return
 	}
 	p.serve(fail, func(l *leadership) {
@@ -85,7 +85,7 @@ func (p *Partition) Held(r *mqpb.HeldMessagesRequest, done func(*mqpb.HeldMessag
 			res := &mqpb.HeldMessagesResponse{}
 			for _, h := range held {
 				m := &mqpb.HeldMessage{Offset: h.Offset, State: state, Attempt: h.Attempt,
-					Until: h.Until, Consumer: h.Consumer, Reason: h.Reason, Lane: uint32(h.Lane)}
+					Until: h.Until, Consumer: h.Consumer, Reason: h.Reason, Lane: uint32(h.Lane), Behind: h.Behind}
 				if e, err := p.entry(ctx, &j, h.Offset); err == nil { // a listing goes on without what can't be read
 					m.Stamp = e.Stamp
 					m.Number, m.Scheduled = scheduleOf(e, h.Offset)
@@ -98,7 +98,8 @@ func (p *Partition) Held(r *mqpb.HeldMessagesRequest, done func(*mqpb.HeldMessag
 }
 
 func stateOf(s string) (delivery.State, bool) {
-	for _, st := range []delivery.State{delivery.StateReady, delivery.StateLeased, delivery.StateWaiting, delivery.StateDead} {
+	for _, st := range []delivery.State{delivery.StateReady, delivery.StateLeased, delivery.StateWaiting,
+		delivery.StateParked, delivery.StateDead} {
 		if st.String() == s {
 			return st, true
 		}

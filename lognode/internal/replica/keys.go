@@ -38,7 +38,8 @@ func (l *leadership) takeRepeats(b *batch, now int64) {
 		return
 	}
 	b.count = uint32(len(kept))
-	b.lanes, b.times = elements(b.lanes, kept), elements(b.times, kept)
+	b.attributes.Lanes, b.attributes.Keys = elements(b.attributes.Lanes, kept), elements(b.attributes.Keys, kept)
+	b.times = elements(b.times, kept)
 	if b.body = nil; len(kept) > 0 {
 		b.body, _, _ = whole.Slice(nil, kept) // not compressed, as was checked when it came
 	}

@@ -45,7 +45,8 @@ type leadership struct {
 	full         bool        // by retention: publishes are refused
 	pass         pass        // of retention by time
 	uses         map[mq.GroupID]time.Time
-	looking      map[mq.GroupID]*lookers // what waits for the look of a group's filter
+	looking      map[mq.GroupID]*lookers  // what waits for the look of a group's filter
+	learning     map[mq.GroupID]*learners // what waits for the keys of a group's next messages
 
 	published, delivered rate
 }

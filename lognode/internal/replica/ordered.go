@@ -1,0 +1,77 @@
+package replica
+
+import (
+	"context"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+const (
+	// maxLearns bounds how often one receive has keys read; then it answers with what there is, and is asked again.
+	maxLearns = 256
+	// learnBytes is how much of the journal is read for keys at a time, in whole entries.
+	learnBytes = 4 << 20
+)
+
+// learners are the receives that wait for keys.
+type learners struct{ again []func(error) }
+
+func (w *learners) run(err error) {
+	for _, again := range w.again {
+		again(err)
+	}
+}
+
+// learn reads the keys that a group which orders by key needs, beside the partition, and then runs again; those that
+// come meanwhile wait for the same keys. Only a group that is behind needs any, or one whose leader is new: the keys of
+// what is published are known.
+func (p *Partition) learn(l *leadership, id mq.GroupID, need uint64, again func(error)) {
+	if waiting := l.learning[id]; waiting != nil {
+		if len(waiting.again) >= maxParked {
+			again(mqerr.New(mqerr.Overloaded, "too many receives wait for the keys of what comes next"))
+			return
+		}
+		waiting.again = append(waiting.again, again)
+		return
+	}
+	waiting := &learners{again: []func(error){again}}
+	l.learning[id] = waiting
+	j := l.journal()
+	p.beside(func(ctx context.Context) {
+		keys, err := p.keysFrom(ctx, &j, need)
+		ok := p.post(func() {
+			delete(l.learning, id)
+			if err == nil && p.lead == l && l.serving {
+				l.machine.LearnKeys(id, need, keys)
+			}
+			waiting.run(err)
+		})
+		if !ok { // the node stops, and answers so
+			waiting.run(err)
+		}
+	})
+}
+
+// keysFrom reads the key hashes of committed messages from an offset on: those of its entry, and of the next ones up to
+// learnBytes.
+func (p *Partition) keysFrom(ctx context.Context, j *journal, from uint64) (keys []uint64, err error) {
+	at, bytes := from, 0
+	for at < j.open.End.Offset && len(keys) < delivery.MaxLearn && bytes < learnBytes {
+		e, err := p.entry(ctx, j, at)
+		if err == nil {
+			keys, err = delivery.EntryKeys(e, at, keys)
+		}
+		if err != nil {
+			if len(keys) > 0 { // what follows is asked for when it is its turn
+				break
+			}
+			p.env.Metrics.ReadErrors.Inc()
+			p.log.Error("a message's key can't be read, and its group waits for it", "offset", at, "err", err)
+			return nil, mqerr.New(mqerr.Internal, "the key of a message can't be read")
+		}
+		at, bytes = e.Next().Offset, bytes+len(e.Records)
+	}
+	return keys, nil
+}
