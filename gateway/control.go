@@ -29,12 +29,12 @@ const (
 // controlRoutes are the calls that configure, list, look and tell how things are.
 func (g *Gateway) controlRoutes() []route {
 	const topic, group, message = "/v1/topics/:topic", "/v1/topics/:topic/groups/:group", "/v1/messages/:id"
-	page, wait, dry := []string{"limit", "cursor"}, []string{"wait"}, []string{"dry_run"}
+	page, grow, dry := []string{"limit", "cursor"}, []string{"wait", "force"}, []string{"dry_run"}
 	return []route{
 		{http.MethodGet, "/v1/topics", g.handleListTopics, page},
-		{http.MethodPut, topic, g.handlePutTopic, wait},
+		{http.MethodPut, topic, g.handlePutTopic, grow},
 		{http.MethodGet, topic, g.handleGetTopic, nil},
-		{http.MethodPatch, topic, g.handlePatchTopic, wait},
+		{http.MethodPatch, topic, g.handlePatchTopic, grow},
 		{http.MethodDelete, topic, g.handleDeleteTopic, dry},
 		{http.MethodGet, topic + "/messages", g.handleRead, []string{"partition", "from", "to", "direction", "limit", "wait", "encoding", "cursor"}},
 		{http.MethodGet, topic + "/groups", g.handleListGroups, page},

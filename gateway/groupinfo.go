@@ -65,6 +65,7 @@ func describeGroupPartition(p mq.PartitionID, f told[*mqpb.GroupFigures], now ti
 	out.Cursor, out.NextOffset = a.GetCursor(), a.GetNext()
 	out.GroupFigures = api.GroupFigures{Lag: a.GetLag(), Ready: a.GetReady(), InFlight: a.GetLeased(), Waiting: a.GetWaiting(), Dead: a.GetDead(),
 		Exported: a.GetExported(), Acked: a.GetAcked(), Expired: a.GetExpired(), Filtered: a.GetFiltered(), Dropped: a.GetDropped(), Discarded: a.GetDiscarded(), Scheduled: a.GetScheduled()}
+	out.Parked = a.GetParked()
 	for _, l := range a.GetLanes() {
 		out.Lanes.Add(mq.Lane(l.GetLane()).String(), api.LaneFigures{Lag: l.GetLag(), InFlight: l.GetLeased(), Waiting: l.GetWaiting(), Dead: l.GetDead()})
 	}
@@ -91,6 +92,7 @@ func addFigures(sum, one *api.GroupFigures) {
 	sum.Waiting += one.Waiting
 	sum.Dead += one.Dead
 	sum.Exported += one.Exported
+	sum.Parked += one.Parked
 	sum.Acked += one.Acked
 	sum.Expired += one.Expired
 	sum.Filtered += one.Filtered
@@ -120,10 +122,10 @@ func (g *Gateway) summarizeGroups(ctx context.Context, t meta.Topic, groups []me
 func (g *Gateway) handleHeldMessages(c echo.Context) error {
 	state := c.QueryParam("state")
 	switch state {
-	case "ready", "leased", "waiting", "dead":
+	case "ready", "leased", "waiting", "parked", "dead":
 		return g.listHeld(c, state, nil)
 	}
-	return badParameter("query/state", "must be ready, leased, waiting or dead, not %.40q", state)
+	return badParameter("query/state", "must be ready, leased, waiting, parked or dead, not %.40q", state)
 }
 
 // listHeld lists what a group holds in a state; filter is for dead letters.
@@ -185,9 +187,17 @@ func (g *Gateway) heldPage(ctx context.Context, at *heldPlace, limit uint32) ([]
 		}
 		out[i] = api.HeldMessage{ID: id.String(), Partition: p.Number,
 			Offset: m.GetOffset(), State: m.GetState(), Attempt: m.GetAttempt(), Until: timeOf(m.GetUntil()),
-			Consumer: m.GetConsumer(), Reason: m.GetReason(), Lane: mq.Lane(m.GetLane()).String(), Timestamp: timeOf(m.GetStamp())}
+			Consumer: m.GetConsumer(), Reason: m.GetReason(), Lane: mq.Lane(m.GetLane()).String(), Behind: behind(m), Timestamp: timeOf(m.GetStamp())}
 	}
 	return out, nil
+}
+
+// behind is the offset that a parked message waits for.
+func behind(m *mqpb.HeldMessage) *uint64 {
+	if m.GetState() != "parked" {
+		return nil
+	}
+	return &m.Behind
 }
 
 // timeOf is a stamp as a time; 0 is none.

@@ -133,7 +133,7 @@ func testHeld(t *testing.T, h *harness, topic mq.TopicID) {
 		t.Errorf("leased: %+v", none)
 	}
 	h.fails("invalid_parameter", "query/state", "GET", path+"/messages", "")
-	h.fails("invalid_parameter", "query/state", "GET", path+"/messages?state=parked", "")
+	h.fails("invalid_parameter", "query/state", "GET", path+"/messages?state=sleeping", "")
 	h.fails("partition_not_found", "", "GET", path+"/dead?partition=3", "")
 	h.fails("invalid_parameter", "query/partition", "GET", path+"/dead?partition=-1", "")
 	for _, limit := range []string{"-1", "0", "1001", "99999999999999999999", "ten"} {
@@ -167,7 +167,7 @@ func testGroupBadInput(t *testing.T, h *harness) {
 		{"validation_failed", "/leese", `{"leese":"1s"}`},
 		{"validation_failed", "/lease", `{"lease":30}`},
 		{"validation_failed", "/lease", `{"lease":"13h"}`},
-		{"validation_failed", "/ordering", `{"ordering":"key"}`},
+		{"validation_failed", "/ordering", `{"ordering":"offset"}`},
 		{"validation_failed", "/mode", `{"mode":"push"}`},
 		{"validation_failed", "/start/at", `{"start":{"at":"tomorrow"}}`},
 		{"validation_failed", "/start/time", `{"start":{"at":"time"}}`},

@@ -13,6 +13,7 @@ import (
 type precondition struct {
 	createOnly bool // If-None-Match: *
 	mustExist  bool // If-Match of any kind
+	moveKeys   bool // ?force: a topic may get more partitions although a group orders by key
 	// revisions are those named by If-Match; nil for "*" or no If-Match, empty when none is one of ours.
 	revisions []int64
 }

@@ -33,6 +33,9 @@ func (g *Gateway) handlePutTopic(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if cond.moveKeys, err = queryBool(c, "force"); err != nil {
+		return err
+	}
 	body, err := g.configBody(c)
 	if err != nil {
 		return err
@@ -88,7 +91,23 @@ func (g *Gateway) changeTopic(ctx context.Context, have meta.Topic, want mq.Topi
 	if err := checkTopic(have.Name, &want); err != nil {
 		return have, err
 	}
+	if want.Partitions > have.Settings.Partitions && !cond.moveKeys {
+		if err := g.keysStay(ctx, have); err != nil {
+			return have, err
+		}
+	}
 	return g.store.UpdateTopic(ctx, have.Name, have.Revision, func(s *mq.TopicSettings) { *s = want })
+}
+
+// keysStay refuses more partitions for a topic with a group that orders by key: a key's next messages may go to another
+// partition, where they don't wait for those that are still unsettled in the old one.
+func (g *Gateway) keysStay(ctx context.Context, t meta.Topic) error {
+	groups, err := g.store.OrderedByKey(ctx, t.ID)
+	if err != nil || len(groups) == 0 {
+		return err
+	}
+	return mqerr.New(mqerr.OrderedByKey, "group %s of topic %s orders by key; more partitions would move keys, and break their order "+
+		"for what is not settled yet: let the group settle everything and say force=true", groups[0], t.Name)
 }
 
 // checkFixed refuses changes of what is decided when a topic is made; what the caller left open stays.
@@ -125,6 +144,9 @@ func (g *Gateway) handlePatchTopic(c echo.Context) error {
 	}
 	wait, err := queryDuration(c, "wait", g.cfg.RequestTimeout, 0, mq.MaxWait)
 	if err != nil {
+		return err
+	}
+	if cond.moveKeys, err = queryBool(c, "force"); err != nil {
 		return err
 	}
 	body, err := g.configBody(c)

@@ -58,6 +58,8 @@ type GroupFigures struct {
 	Dead     uint64 `json:"dead"`
 	// Exported are those of the dead that were published to the dead letter topic.
 	Exported uint64 `json:"exported,omitempty"`
+	// Parked counts, of Lag, what is known to wait behind another message of its key, in a group that orders by key.
+	Parked uint64 `json:"parked,omitempty"`
 	// What became of the others since the group was made; each message is in one of these.
 	Acked     uint64 `json:"acked"`
 	Expired   uint64 `json:"expired"`   // past their TTL
@@ -136,12 +138,13 @@ type HeldMessage struct {
 	ID        string    `json:"id"`
 	Partition uint32    `json:"partition"`
 	Offset    uint64    `json:"offset"`
-	State     string    `json:"state"` // ready, leased, waiting or dead
+	State     string    `json:"state"` // ready, leased, waiting, parked or dead
 	Attempt   uint32    `json:"attempt"`
 	Until     time.Time `json:"until,omitzero"` // leased: the lease's end; waiting: the retry; dead: since when
 	Consumer  string    `json:"consumer,omitempty"`
 	Reason    string    `json:"reason,omitempty"`
 	Lane      string    `json:"lane"`
+	Behind    *uint64   `json:"behind,omitempty"`   // parked: the offset of the message that it waits for
 	Timestamp time.Time `json:"timestamp,omitzero"` // when it was published
 }
 

@@ -64,8 +64,18 @@ func create[T any](ctx context.Context, c *Client, path string, in any) (out T, 
 
 // UpdateTopic changes the settings that in names (a merge patch) and leaves the others.
 func (c *Client) UpdateTopic(ctx context.Context, topic string, in api.TopicInput) (api.Topic, error) {
+	return c.patchTopic(ctx, pathOf("topics", topic), in)
+}
+
+// MoveKeys is UpdateTopic that may add partitions although a group of the topic orders by key: its keys may then move to
+// another partition, where they do not wait for what is not settled in the old one.
+func (c *Client) MoveKeys(ctx context.Context, topic string, in api.TopicInput) (api.Topic, error) {
+	return c.patchTopic(ctx, withQuery(pathOf("topics", topic), url.Values{"force": {"true"}}), in)
+}
+
+func (c *Client) patchTopic(ctx context.Context, path string, in api.TopicInput) (api.Topic, error) {
 	var out api.Topic
-	q, err := newCall(http.MethodPatch, pathOf("topics", topic), in, true)
+	q, err := newCall(http.MethodPatch, path, in, true)
 	if err != nil {
 		return out, err
 	}

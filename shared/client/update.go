@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"maps"
 	"net/http"
 
 	"github.com/splashdam/splashdam/shared/api"
@@ -50,6 +51,7 @@ func merged(old *mq.GroupSettings, change api.GroupInput) api.GroupInput {
 			Max: &old.Backoff.Max, Jitter: &old.Backoff.Jitter},
 		Dead:   &api.DeadLimitsInput{MaxCount: &old.Dead.MaxCount, MaxAge: &old.Dead.MaxAge},
 		Filter: &old.Filter,
+		Lanes:  &api.LanesInput{Mode: old.Lanes.Mode, Weights: weightsOf(old.Lanes)},
 	}
 	override(&in.Start, change.Start)
 	override(&in.Ordering, change.Ordering)
@@ -58,6 +60,12 @@ func merged(old *mq.GroupSettings, change api.GroupInput) api.GroupInput {
 	override(&in.MaxAttempts, change.MaxAttempts)
 	override(&in.MaxInFlight, change.MaxInFlight)
 	override(&in.Filter, change.Filter)
+	if l := change.Lanes; l != nil {
+		if l.Mode != "" {
+			in.Lanes.Mode = l.Mode
+		}
+		maps.Copy(in.Lanes.Weights, l.Weights)
+	}
 	if d := change.Dead; d != nil {
 		override(&in.Dead.MaxCount, d.MaxCount)
 		override(&in.Dead.MaxAge, d.MaxAge)
@@ -69,6 +77,14 @@ func merged(old *mq.GroupSettings, change api.GroupInput) api.GroupInput {
 		override(&in.Backoff.Jitter, b.Jitter)
 	}
 	return in
+}
+
+func weightsOf(s mq.LaneSettings) map[string]int {
+	out := map[string]int{}
+	for l := range mq.Lane(mq.Lanes) {
+		out[l.String()] = s.Weight(l)
+	}
+	return out
 }
 
 func override[T any](at **T, with *T) {

@@ -36,7 +36,8 @@ func TestUpdateGroupKeepsWhatItDoesNotName(t *testing.T) {
 		t.Fatalf("requests %+v", got)
 	}
 	want := `{"start":{"at":"earliest"},"ordering":"none","mode":"shared","lease":"1m","max_attempts":5,` +
-		`"backoff":{"initial":"5s","multiplier":2,"max":"5m","jitter":0.2},"max_in_flight":77,"dead":{"max_count":0,"max_age":"0s"},"filter":{}}`
+		`"backoff":{"initial":"5s","multiplier":2,"max":"5m","jitter":0.2},"max_in_flight":77,"dead":{"max_count":0,"max_age":"0s"},` +
+		`"lanes":{"mode":"weighted","weights":{"background":1,"critical":16,"high":8,"low":2,"normal":4}},"filter":{}}`
 	if got[3].body != want {
 		t.Errorf("put\n %s\nwant\n %s", got[3].body, want)
 	}

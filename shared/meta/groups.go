@@ -20,6 +20,27 @@ func (s *Store) GetGroup(ctx context.Context, topic mq.TopicID, name string) (Gr
 	return g, err
 }
 
+// OrderedByKey reads linearizably which groups of a topic order by key, by name: their keys must stay in their partitions.
+func (s *Store) OrderedByKey(ctx context.Context, topic mq.TopicID) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	r, err := s.c.Get(ctx, groupsPrefix(topic), clientv3.WithPrefix())
+	if err != nil {
+		return nil, unavailable("reading the groups of a topic", err)
+	}
+	var out []string
+	for _, kv := range r.Kvs {
+		var g Group
+		if err := decode(kv, &g); err != nil {
+			return nil, err
+		}
+		if !g.Deleted && g.Settings.Ordering == mq.OrderingKey {
+			out = append(out, g.Name)
+		}
+	}
+	return out, nil
+}
+
 func (s *Store) readGroup(ctx context.Context, topic mq.TopicID, name string) (g Group, err error) {
 	g.Revision, err = s.get(ctx, groupKey(topic, name), &g)
 	return g, err

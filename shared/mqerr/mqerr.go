@@ -39,6 +39,7 @@ const (
 	AlreadyExists       Code = 44
 	NotMember           Code = 45
 	NotAssigned         Code = 46
+	OrderedByKey        Code = 47
 	OffsetExpired       Code = 50
 	Lost                Code = 51
 	MemberExpired       Code = 53
@@ -93,6 +94,7 @@ var table = map[Code]row{
 	IdempotencyConflict: {"idempotency_conflict", 409, false, "The same idempotency key was used for other bytes."},
 	ReceiptStale:        {"receipt_stale", 409, false, "The lease is over and the message is settled or with another consumer; drop this delivery."},
 	AlreadyReleased:     {"already_released", 409, false, "The schedule has fired already."},
+	OrderedByKey:        {"ordered_by_key", 409, false, "A group orders by key, and more partitions would move keys; change the group first, or force it with force=true."},
 	StaleRoute:          {"stale_route", 409, true, "The topic changed meanwhile; send the request again."},
 	AlreadyExists:       {"already_exists", 412, false, "It exists already, and the request said to create only."},
 	NotMember:           {"not_member", 409, false, "The group is assigned and the caller is none of its members; join it and say so."},

@@ -60,13 +60,14 @@ type groupSettings struct {
 	DeadCount   *int              `name:"dead-max-count" help:"Dead letters kept in each partition; 0 for no limit."`
 	DeadTopic   *string           `name:"dead-letter-topic" help:"Publish dead letters to this topic, too; empty for nowhere."`
 	DeadAge     *api.Duration     `name:"dead-max-age" help:"How long dead letters are kept; 0s for no limit."`
+	Ordering    *string           `enum:"none,key" help:"Order of deliveries: none, or key for one message of a key at a time, in order."`
 	Lanes       string            `help:"How deliveries are spread over the lanes: strict, weighted, or weights like critical=16,low=1."`
 	Filter      map[string]string `mapsep:"none" help:"Only messages with this header, NAME=VALUE, NAME=VALUE,VALUE or NAME=PREFIX*; all that are given must hold."`
 	NoFilter    bool              `help:"Every message."`
 }
 
 func (g *groupSettings) input() (in api.GroupInput, err error) {
-	in = api.GroupInput{Mode: g.Mode, Lease: g.Lease, MaxAttempts: g.MaxAttempts, MaxInFlight: g.MaxInFlight}
+	in = api.GroupInput{Ordering: g.Ordering, Mode: g.Mode, Lease: g.Lease, MaxAttempts: g.MaxAttempts, MaxInFlight: g.MaxInFlight}
 	if g.Initial != nil || g.Multiplier != nil || g.Max != nil || g.Jitter != nil {
 		in.Backoff = &api.BackoffInput{Initial: g.Initial, Multiplier: g.Multiplier, Max: g.Max, Jitter: g.Jitter}
 	}
@@ -237,7 +238,7 @@ func (g *groupDelete) Run(s *session) error {
 
 type groupMessages struct {
 	groupName `embed:""`
-	State     string `enum:"ready,leased,waiting,dead" default:"leased" help:"Which: ${enum}."`
+	State     string `enum:"ready,leased,waiting,parked,dead" default:"leased" help:"Which: ${enum}."`
 	Limit     int    `short:"n" default:"100" help:"Messages at most."`
 }
 
@@ -319,8 +320,11 @@ func renderGroup(g *api.Group, width int, paint painter) string {
 	return pairs(rows) + "\n" + t.render(width, paint) + partialNote(g.Partial)
 }
 
-// laneRows tell how the lanes share, and what each has.
+// laneRows tell the order of deliveries: by key, how the lanes share, and what each has.
 func laneRows(g *api.Group) (rows [][2]string) {
+	if g.Settings.Ordering == mq.OrderingKey {
+		rows = append(rows, [2]string{"ordering", fmt.Sprintf("by key, %d parked behind others", g.Parked)})
+	}
 	set := g.Settings.Lanes
 	if set != mq.DefaultLaneSettings() || len(g.Lanes) > 0 {
 		text := "strict, the most urgent first"
@@ -353,6 +357,9 @@ func renderHeld(list []api.HeldMessage, width int, paint painter) string {
 		why := m.Reason
 		if why == "" {
 			why = m.Consumer
+		}
+		if m.Behind != nil {
+			why = "behind " + place(m.Partition, *m.Behind)
 		}
 		until := "-"
 		if !m.Until.IsZero() {

@@ -61,6 +61,7 @@ var errNothingNamed = wrongUsage("name at least one setting to change")
 type topicUpdate struct {
 	Topic         string `arg:"" help:"Name."`
 	topicSettings `embed:""`
+	Force         bool `help:"Add partitions although a group orders by key: its keys may move to another partition."`
 }
 
 func (t *topicUpdate) Run(s *session) error {
@@ -70,7 +71,11 @@ func (t *topicUpdate) Run(s *session) error {
 	}
 	ctx, cancel := s.call()
 	defer cancel()
-	out, err := s.client.UpdateTopic(ctx, t.Topic, in)
+	update := s.client.UpdateTopic
+	if t.Force {
+		update = s.client.MoveKeys
+	}
+	out, err := update(ctx, t.Topic, in)
 	if err != nil {
 		return err
 	}
