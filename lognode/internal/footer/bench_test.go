@@ -33,8 +33,8 @@ func BenchmarkTenMillion(b *testing.B) {
 			}
 			body := build.AppendTo(nil, "p", "g", mq.CodecNone, nil)
 			e := mq.Entry{Segment: 1, At: at, Stamp: now, Count: batch, Records: mq.AppendRecord(m.TakeRecords(nil), mq.KindMessages, body)}
-			if lanes, err := delivery.BatchLanes(body); err == nil {
-				m.Append(at.Offset, batch, lanes)
+			if order, err := delivery.AttributesOf(body, false); err == nil {
+				m.Append(at.Offset, batch, order)
 			}
 			if err := x.Add(&e, len(e.Records)); err != nil {
 				b.Fatal(err)
