@@ -70,6 +70,7 @@ type Machine struct {
 	groups  map[mq.GroupID]*group
 	// For groups that order by key: how many there are, the key hashes of the newest messages, and what pick chose.
 	ordered    int
+	quiet      bool // looking at fresh messages is no change: it is done while groups are refreshed
 	tail       hashes
 	picked     []picked
 	pickedKeys []uint64
@@ -196,7 +197,7 @@ func (m *Machine) done() {
 }
 
 func (m *Machine) touch(g *group) {
-	if m.leading && !g.touched {
+	if m.leading && !g.touched && !m.quiet {
 		g.touched = true
 		m.touched = append(m.touched, g)
 	}

@@ -285,7 +285,11 @@ func dump(m *Machine, now int64) string {
 			if h.State == StateWaiting && h.Until <= now {
 				h.State, h.Until = StateReady, 0
 			}
-			fmt.Fprintf(&b, "  %+v fence %v exported %v key %x\n", h, g.out[off].fence, g.out[off].exported, g.out[off].key)
+			key := uint64(0)
+			if h.State == StateLeased { // a leader may have learnt others
+				key = g.out[off].key
+			}
+			fmt.Fprintf(&b, "  %+v fence %v exported %v key %x\n", h, g.out[off].fence, g.out[off].exported, key)
 		}
 	}
 	return b.String()

@@ -476,27 +476,3 @@ func TestAgainstMaps(t *testing.T) {
 		rt.Repeat(w.steps())
 	})
 }
-
-// The same with messages in all lanes: within a lane by offset, and as many as the lanes' shares let out.
-func TestLanesAgainstMaps(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(rt, t, true, false)
-		rt.Repeat(w.steps())
-	})
-}
-
-// The same with keys, in groups that order by them: one message of a key at a time, in the order of their offsets.
-func TestKeysAgainstMaps(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(rt, t, false, true)
-		rt.Repeat(w.steps())
-	})
-}
-
-// And with both: order by key holds across lanes.
-func TestLanesAndKeysAgainstMaps(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(rt, t, true, true)
-		rt.Repeat(w.steps())
-	})
-}

@@ -121,6 +121,8 @@ func (g *group) rekey() {
 // look files fresh messages under their keys until there are n candidates. It says at which message it stopped because
 // its key is not known.
 func (m *Machine) look(g *group, n int) (need uint64, needs bool) {
+	m.quiet = true
+	defer func() { m.quiet = false }()
 	k := g.keyed
 	if len(k.unknown) > 0 {
 		need = m.committed

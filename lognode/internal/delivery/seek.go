@@ -77,7 +77,12 @@ func (m *Machine) seek(g *group, c *seekChange) {
 		p = s.position
 	}
 	g.generation = c.generation
+	ordered := g.keyed != nil
+	g.keyed = nil // nothing of it is true any more
 	g.restore(p, c.floor)
+	if ordered {
+		g.rekey()
+	}
 }
 
 // seekChange is the group record of a seek.
