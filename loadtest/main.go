@@ -28,6 +28,7 @@ type commands struct {
 	Wake      load.Wake      `cmd:"" help:"How soon a waiting long poll gets a message."`
 	Rebalance load.Rebalance `cmd:"" help:"Members of a group come and go: what moves, and the gaps."`
 	LongPolls load.LongPolls `cmd:"" name:"longpolls" help:"Hold long polls open that get nothing."`
+	Webhook   load.Webhook   `cmd:"" help:"How soon and how many messages reach a webhook's endpoint."`
 	Streams   load.Streams   `cmd:"" help:"How soon messages come by server-sent events, WebSockets or long polls."`
 }
 
@@ -38,7 +39,7 @@ type mode interface {
 
 func (c *commands) mode(name string) mode {
 	return map[string]mode{"publish": &c.Publish, "ndjson": &c.NDJSON, "consume": &c.Consume, "e2e": &c.E2E,
-		"wake": &c.Wake, "rebalance": &c.Rebalance, "longpolls": &c.LongPolls, "streams": &c.Streams}[name]
+		"wake": &c.Wake, "rebalance": &c.Rebalance, "longpolls": &c.LongPolls, "streams": &c.Streams, "webhook": &c.Webhook}[name]
 }
 
 func main() {
