@@ -35,7 +35,7 @@ type harness struct {
 
 const fakeStore = mq.StoreID("0123456789abcdef0123456789abcdef")
 
-func startHarness(t *testing.T) *harness {
+func startHarness(t *testing.T, options ...func(*Config)) *harness {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	h := &harness{t: t, node: startFakeNode(t)}
@@ -56,6 +56,9 @@ func startHarness(t *testing.T) *harness {
 	h.control(log)
 	cfg := DefaultConfig()
 	cfg.Listen, cfg.Etcd, cfg.RequestTimeout = "127.0.0.1:0", []string{endpoint}, 3*time.Second
+	for _, o := range options {
+		o(&cfg)
+	}
 	if h.g, err = Start(ctx, cfg, log, prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -215,4 +216,53 @@ func TestWebhookOutlivesItsGateway(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	t.Logf("%d messages, %d of them twice; longest gap by partition: %v", n, again, gap)
+}
+
+// 410 disables a webhook and uses up no attempt; resumed, it goes on where it was. A refusal is retried by the schedule,
+// and the log of attempts tells it.
+func TestWebhookRefusals(t *testing.T) {
+	c := start(t, pushes(Options{Nodes: 1, Gateways: 1, Coordinators: 1}))
+	one := via(t, c, 1)
+	one.topic("orders", `{"partitions":1}`)
+	var mu sync.Mutex
+	statuses := []int{410, 503, 200}
+	e := listen(t, func(int, arrival) int {
+		mu.Lock()
+		defer mu.Unlock()
+		s := statuses[0]
+		statuses = statuses[1:]
+		return s
+	})
+	one.webhook("orders", "shop", e.URL, `,"retry":{"schedule":["10ms"],"max_attempts":5}`)
+	id := one.publish("orders", "v").ID
+	w := one.untilWebhook("orders", "shop", func(w webhook) bool { return w.State == "disabled" })
+	if !strings.Contains(w.Reason, "410") || w.Lag != 1 {
+		t.Errorf("disabled: %+v", w)
+	}
+	one.call(200, "POST", "/v1/topics/orders/webhooks/shop/resume", "", nil)
+	got := e.wait(3)
+	for i, want := range []string{"1", "1", "2"} {
+		if a := got[i].header.Get("Mq-Attempt"); a != want {
+			t.Errorf("request %d is attempt %s, want %s", i, a, want)
+		}
+		if got[i].header.Get("Webhook-Id") != id {
+			t.Errorf("request %d has the id %s, want %s", i, got[i].header.Get("Webhook-Id"), id)
+		}
+	}
+	one.untilWebhook("orders", "shop", func(w webhook) bool { return w.Lag == 0 && w.Recent.Attempts == 2 })
+	var log struct {
+		Attempts []struct {
+			Result  string
+			Status  int
+			Attempt int
+		}
+	}
+	one.call(200, "GET", "/v1/topics/orders/webhooks/shop/attempts?message="+id, "", &log)
+	if a := log.Attempts; len(a) != 2 || a[0].Status != 503 || a[0].Result != "failed" || a[1].Status != 200 || a[1].Result != "acked" || a[1].Attempt != 2 {
+		t.Errorf("attempts: %+v", log)
+	}
+	one.call(200, "GET", "/v1/topics/orders/webhooks/shop/attempts", "", &log)
+	if a := log.Attempts; len(a) != 2 || a[0].Status != 200 {
+		t.Errorf("the newest attempts: %+v", log)
+	}
 }

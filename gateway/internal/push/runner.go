@@ -330,7 +330,7 @@ func (r *runner) disable(record Record) {
 	h := r.hook
 	r.work.Go(func() {
 		defer cancel()
-		r.e.cfg.Source.Disable(ctx, h, "the endpoint answered 410 (Gone): "+record.String())
+		r.e.cfg.Source.Disable(ctx, h, "the endpoint says that it is gone: "+record.String())
 	})
 }
 
