@@ -36,9 +36,13 @@ func (g *Gateway) handleSeek(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	return g.seekAndAnswer(c, t, group, &req.To, dry)
+}
+
+func (g *Gateway) seekAndAnswer(c echo.Context, t meta.Topic, group meta.Group, to *api.SeekTarget, dry bool) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
 	defer cancel()
-	answers, err := g.seek(ctx, t, group, &req.To, dry)
+	answers, err := g.seek(ctx, t, group, to, dry)
 	if err == nil {
 		err = allFailed(answers)
 	}

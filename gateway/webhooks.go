@@ -27,6 +27,7 @@ func (g *Gateway) webhookRoutes() []route {
 		{http.MethodPost, hook + "/pause", g.handlePauseWebhook, nil},
 		{http.MethodPost, hook + "/resume", g.handleResumeWebhook, nil},
 		{http.MethodPost, hook + "/rotate-secret", g.handleRotateSecret, nil},
+		{http.MethodPost, hook + "/replay", g.handleReplayWebhook, []string{"dry_run"}},
 		{http.MethodPost, hook + "/test", g.handleTestWebhook, nil},
 		{http.MethodGet, hook + "/attempts", g.handleAttempts, []string{"limit", "message"}},
 	}
@@ -292,6 +293,51 @@ func (g *Gateway) handleRotateSecret(c echo.Context) error {
 		return err
 	}
 	return g.tellWebhook(c, http.StatusOK, t, w, gr, secret)
+}
+
+// handleReplayWebhook sends everything since a time again.
+func (g *Gateway) handleReplayWebhook(c echo.Context) error {
+	dry, err := queryBool(c, "dry_run")
+	if err != nil {
+		return err
+	}
+	body, err := g.configBody(c)
+	if err != nil {
+		return err
+	}
+	var in api.WebhookReplay
+	if err := strictjson.Decode(body, &in); err != nil {
+		return err
+	}
+	since, err := readSince(in.Since, time.Now())
+	if err != nil {
+		return err
+	}
+	t, name, err := g.pathWebhook(c)
+	if err != nil {
+		return err
+	}
+	_, gr, err := g.getWebhook(c.Request().Context(), t, name)
+	if err != nil {
+		return err
+	}
+	return g.seekAndAnswer(c, t, gr, &api.SeekTarget{Time: since}, dry)
+}
+
+// readSince reads a time, or how long ago it is.
+func readSince(text string, now time.Time) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		ago, err := time.ParseDuration(text)
+		if err != nil || ago <= 0 {
+			return at, invalid("/since", "must be a time like 2026-01-31T12:00:00Z, or how long ago it is, like 2h; not %.40q", text)
+		}
+		at = now.Add(-ago)
+	}
+	if err := checkStart("", mq.Start{Time: at}); err != nil {
+		return at, invalid("/since", "must be in the years 1970 to 2261")
+	}
+	return at, nil
 }
 
 // handleDeleteWebhook removes a webhook with its group, or says what that would forget.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
@@ -23,6 +24,7 @@ func TestWebhookCalls(t *testing.T) {
 	t.Run("test", func(t *testing.T) { testWebhookTest(t, h) })
 	t.Run("attempts", func(t *testing.T) { testWebhookAttempts(t, h) })
 	t.Run("bad input", func(t *testing.T) { testWebhookBadInput(t, h) })
+	t.Run("since", func(t *testing.T) { testSince(t, h) })
 	t.Run("group", func(t *testing.T) { testWebhookGroup(t, h) })
 }
 
@@ -194,6 +196,18 @@ func testWebhookBadInput(t *testing.T, h *harness) {
 		t.Errorf("a gateway that does not allow private addresses: %v", err)
 	}
 	h.fails("webhook_not_found", "", "GET", "/v1/topics/orders/webhooks/bad", "")
+}
+
+func testSince(t *testing.T, h *harness) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{"2026-02-01T00:00:00Z": time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC), "2h": now.Add(-2 * time.Hour)} {
+		if got, err := readSince(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%q: %s, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "yesterday", "-2h", "0s", "1900-01-01T00:00:00Z"} {
+		h.fails("validation_failed", "/since", "POST", shop+"/replay", `{"since":"`+text+`"}`)
+	}
 }
 
 // The group behind a webhook is the webhook's: others look, and don't touch.

@@ -148,6 +148,18 @@ func TestWebhookDelivers(t *testing.T) {
 		t.Errorf("%d different messages came, want 20", len(seen))
 	}
 	w = one.untilWebhook("orders", "shop", func(w webhook) bool { return w.Lag == 0 && w.Recent.Attempts == 20 })
+	var again struct{ Again int }
+	one.call(200, "POST", "/v1/topics/orders/webhooks/shop/replay?dry_run", `{"since":"1h"}`, &again)
+	one.call(200, "POST", "/v1/topics/orders/webhooks/shop/replay", `{"since":"1h"}`, nil)
+	times := map[string]int{}
+	for _, a := range e.wait(40) {
+		times[a.header.Get("Webhook-Id")]++
+	}
+	for id, n := range times {
+		if n != 2 || again.Again != 20 {
+			t.Errorf("of %d, message %s came %d times", again.Again, id, n)
+		}
+	}
 	if w.Secret != "" || len(w.Secrets) != 1 || w.State != "ready" {
 		t.Errorf("afterwards: %+v", w)
 	}

@@ -139,6 +139,12 @@ type WebhookRotation struct {
 	Overlap *Duration `json:"overlap,omitempty"`
 }
 
+// WebhookReplay is the body of POST …/webhooks/{w}/replay. The answer is a SeekResult.
+type WebhookReplay struct {
+	// Since is a time (RFC 3339), or how long ago it is (2h): everything that was published since is sent again.
+	Since string `json:"since"`
+}
+
 // WebhookTest is the body of POST …/webhooks/{w}/test, and all of it is optional.
 type WebhookTest struct {
 	Value       *string           `json:"value,omitempty"`

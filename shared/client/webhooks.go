@@ -55,6 +55,11 @@ func (c *Client) RotateSecret(ctx context.Context, topic, webhook string, in api
 	return fetch[api.Webhook](ctx, c, http.MethodPost, webhookPath(topic, webhook, "rotate-secret"), in, in.Secret != nil)
 }
 
+// ReplayWebhook sends everything again that was published since a time (RFC 3339), or since so long ago (2h).
+func (c *Client) ReplayWebhook(ctx context.Context, topic, webhook, since string, dry bool) (api.SeekResult, error) {
+	return fetch[api.SeekResult](ctx, c, http.MethodPost, dryRun(webhookPath(topic, webhook, "replay"), dry), api.WebhookReplay{Since: since}, true)
+}
+
 // TestWebhook has a gateway send a test event to the endpoint, once and now, and tells what came back.
 func (c *Client) TestWebhook(ctx context.Context, topic, webhook string, in api.WebhookTest) (api.WebhookTestAnswer, error) {
 	return fetch[api.WebhookTestAnswer](ctx, c, http.MethodPost, webhookPath(topic, webhook, "test"), in, false)

@@ -54,7 +54,12 @@ func (k *seekCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := s.show(out, func() string { return renderSeek(&out, s.width, s.painter()) }); err != nil {
+	return s.showSeek(&out)
+}
+
+// showSeek shows what a seek did, and says which partitions failed.
+func (s *session) showSeek(out *api.SeekResult) error {
+	if err := s.show(out, func() string { return renderSeek(out, s.width, s.painter()) }); err != nil {
 		return err
 	}
 	var failed error

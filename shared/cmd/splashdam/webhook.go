@@ -17,6 +17,7 @@ type webhookCommands struct {
 	Attempts webhookAttempts `cmd:"" help:"Show the newest attempts, or those of one message."`
 	Pause    webhookPause    `cmd:"" help:"Stop sending."`
 	Resume   webhookResume   `cmd:"" help:"Go on after a pause, or after the endpoint answered 410."`
+	Replay   webhookReplay   `cmd:"" help:"Send everything since a time again."`
 	Rotate   webhookRotate   `cmd:"" name:"rotate-secret" help:"Make another secret; for a while both sign."`
 	Delete   webhookDelete   `cmd:"" help:"Delete a webhook with its position and dead letters."`
 }
@@ -175,6 +176,22 @@ func (w *webhookResume) Run(s *session) error {
 		return err
 	}
 	return s.show(out, func() string { return fmt.Sprintf("resumed  webhook %s of topic %s\n", w.Webhook, w.Topic) })
+}
+
+type webhookReplay struct {
+	webhookName `embed:""`
+	Since       string `required:"" help:"A time (RFC 3339), or how long ago it is (2h)."`
+	DryRun      bool   `help:"Say what would be sent again."`
+}
+
+func (w *webhookReplay) Run(s *session) error {
+	ctx, cancel := s.call()
+	defer cancel()
+	out, err := s.client.ReplayWebhook(ctx, w.Topic, w.Webhook, w.Since, w.DryRun)
+	if err != nil {
+		return err
+	}
+	return s.showSeek(&out)
 }
 
 type webhookRotate struct {

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+func TestWebhookTables(t *testing.T) {
+	rate := 0.5
+	settings := mq.DefaultWebhookSettings()
+	settings.URL = "https://shop.example.com/hooks"
+	w := api.Webhook{Name: "shop", Topic: "orders", State: "ready", Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", Settings: settings,
+		GroupFigures: api.GroupFigures{Lag: 3, Waiting: 2, InFlight: 1, Dead: 1, OldestAge: api.Duration(2 * time.Second)},
+		Secrets:      []api.WebhookSecret{{Fingerprint: "5d41402a"}},
+		Gateways:     []api.WebhookGateway{{Gateway: "gateway-1", Partitions: []uint32{0, 1}, Circuit: "open", Until: noon}},
+		Recent: api.WebhookRecent{Attempts: 2, Since: noon, SuccessRate: &rate, LastErrors: []api.WebhookAttempt{
+			{ID: "EAEAAA", At: noon, Attempt: 2, Result: "failed", Status: 503, Duration: api.Duration(12 * time.Millisecond), Detail: "busy\x1b[31m " + strings.Repeat("x", 99)},
+			{ID: "EAEAAA", At: noon, Attempt: 1, Result: "failed", Duration: api.Duration(15 * time.Second), Detail: "no answer within 15s"}}}}
+	// 80 columns leave the detail 80 - (12+6+3+6+6+6) - 6 gaps of 2 = 29.
+	same(t, renderWebhook(&w, 80, plain), `
+webhook     shop of topic orders
+url         https://shop.example.com/hooks
+state       ready
+secret      whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw   (not shown again)
+lag         3 (0 ready, 1 in flight, 2 waiting)
+dead        1
+oldest      2.00s
+recent      50.0 % of 2 attempts taken, since 2026-03-01 12:00:00.000
+format      standard
+retries     8 attempts, after 5s, 1m, 5m, 30m, 2h, 6h, 12h
+limits      64 in flight, 15s an attempt
+signs with  5d41402a
+served by   gateway-1: 2 partitions, circuit open until 2026-03-01 12:00:00.000
+
+AT (UTC)      ID      TRY  RESULT  STATUS    TOOK  DETAIL
+12:00:00.000  EAEAAA    2  failed     503  12.0ms  busy\x1b[31m xxxxxxxxxxxxxxx…
+12:00:00.000  EAEAAA    1  failed       -  15.00s  no answer within 15s
+`)
+	same(t, renderWebhooks(nil, 80, plain), "no webhooks\n")
+	same(t, renderAttempts(&api.WebhookAttempts{}, 80, plain), "no attempts\n")
+}
+
+func TestWebhookCommands(t *testing.T) {
+	const hook = "/v1/topics/orders/webhooks/shop"
+	s := &server{answers: map[string]string{
+		"PUT " + hook:                                   `201 {"name":"shop","topic":"orders","secret":"whsec_x","secrets":[],"gateways":[]}`,
+		"POST " + hook + "/test":                        `200 {"id":"test_1","ok":false,"status":401,"signed_with":["5d41402a"],"hint":"look"}`,
+		"POST " + hook + "/rotate-secret":               `200 {"secret":"whsec_y","secrets":[{"fingerprint":"new"},{"fingerprint":"old","until":"2026-03-01T12:00:00Z"}]}`,
+		"POST " + hook + "/replay?dry_run=true":         `200 {"dry_run":true,"lag":4,"again":3,"partitions":[]}`,
+		"GET " + hook + "/attempts?limit=20&message=id": `200 {"attempts":[]}`,
+	}}
+	status, out, _ := s.run(t, "", "webhook", "create", "orders", "shop", "https://example.com/", "--header", "A=b", "--schedule", "1s,2s", "--start", "earliest", "--allow-private")
+	if status != exitOK || !strings.Contains(out, "whsec_x") {
+		t.Errorf("create: %d %s", status, out)
+	}
+	want := `PUT ` + hook + ` {"url":"https://example.com/","headers":{"A":"b"},"start":{"at":"earliest"},"retry":{"schedule":["1s","2s"]},"allow_private":true}`
+	if got := s.asked[0]; got != want {
+		t.Errorf("create asks\n%s, want\n%s", got, want)
+	}
+	if status, out, _ := s.run(t, "", "webhook", "test", "orders", "shop"); status != exitRefused || !strings.Contains(out, "not taken") || !strings.Contains(out, "look") {
+		t.Errorf("test: %d %s", status, out)
+	}
+	if _, out, _ := s.run(t, "", "webhook", "rotate-secret", "orders", "shop", "--overlap", "1h"); out != "whsec_y\nthe old one (old) signs until 2026-03-01 12:00:00.000 too\n" {
+		t.Errorf("rotate-secret: %s", out)
+	}
+	if status, out, errOut := s.run(t, "", "webhook", "replay", "orders", "shop", "--since", "2h", "--dry-run"); status != exitOK || !strings.Contains(out, "3 of them again") {
+		t.Errorf("replay: %d %s %s", status, out, errOut)
+	}
+	if status, out, _ := s.run(t, "", "webhook", "attempts", "orders", "shop", "-m", "id"); status != exitOK || out != "no attempts\n" {
+		t.Errorf("attempts: %d %s", status, out)
+	}
+	if status, _, errOut := s.run(t, "", "webhook", "create", "orders", "shop", "https://example.com/", "--start", "soon"); status != exitUsage {
+		t.Errorf("a bad start: %d %s", status, errOut)
+	}
+}
+
+// The listener verifies with the reference library of Standard Webhooks what is signed with it, and shows what is wrong.
+func TestListenVerifies(t *testing.T) {
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	errRead, errWrite := io.Pipe()
+	var out bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- execute(ctx, []string{"listen", "--port", "0", "--secret", secret, "--status", "202", "-n", "2"}, strings.NewReader(""), &out, errWrite)
+	}()
+	line := make([]byte, 200)
+	n, err := errRead.Read(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := strings.Fields(string(line[:n]))[2]
+	signer, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []string{"hello", "forged"} {
+		now := time.Now()
+		signature, err := signer.Sign("EAEAAA", now, []byte("hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("webhook-id", "EAEAAA")
+		r.Header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
+		r.Header.Set("webhook-signature", signature)
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != 202 {
+			t.Errorf("status %d", res.StatusCode)
+		}
+	}
+	if status := <-ended; status != exitOK {
+		t.Errorf("exit status %d", status)
+	}
+	if text := out.String(); !strings.Contains(text, "signature valid  hello") || !strings.Contains(text, "signature wrong: no matching signature found  forged") {
+		t.Errorf("it shows:\n%s", text)
+	}
+}
