@@ -17,12 +17,30 @@ const (
 	nackEvery = 50
 )
 
+// reader is a group and how what it gets is filed.
+type reader struct {
+	group     string
+	delivered func(consumer int, d *client.Delivery, fence uint64) // before anything is done with it
+	settling  func(d *client.Delivery)                             // before an acknowledgement is sent
+	acked     func(partition uint32, offset, fence uint64)         // it was answered with success
+}
+
+// any is the group that gets everything in any order.
+func (tr *traffic) any() reader {
+	return reader{group: group,
+		delivered: func(consumer int, d *client.Delivery, fence uint64) {
+			tr.check.Delivered(checker.Delivery{Consumer: consumer, Partition: d.Partition, Offset: d.Offset, Attempt: d.Attempt, Fence: fence, Value: d.Value})
+		},
+		settling: func(*client.Delivery) {},
+		acked:    tr.check.Acked}
+}
+
 // consume receives, files and settles until ctx ends.
-func (tr *traffic) consume(ctx context.Context, number int) {
+func (tr *traffic) consume(ctx context.Context, number int, r reader) {
 	through := number % len(tr.one)
 	seen := 0
 	for ctx.Err() == nil {
-		got, err := tr.one[through].Receive(ctx, tr.topic, group,
+		got, err := tr.one[through].Receive(ctx, tr.topic, r.group,
 			api.ReceiveRequest{Max: 100, Wait: api.Duration(time.Second), Lease: api.Duration(lease)})
 		if ctx.Err() != nil {
 			return
@@ -33,40 +51,48 @@ func (tr *traffic) consume(ctx context.Context, number int) {
 			pause(ctx, 100*time.Millisecond)
 			continue
 		}
-		tr.work(ctx, number, got, &seen)
+		tr.work(ctx, number, r, got, &seen)
 	}
 }
 
+// delivered is one message with its fence as a number.
+type delivered struct {
+	*client.Delivery
+	fence uint64
+}
+
 // work files deliveries before it settles them.
-func (tr *traffic) work(ctx context.Context, number int, got []client.Delivery, seen *int) {
+func (tr *traffic) work(ctx context.Context, number int, r reader, got []client.Delivery, seen *int) {
 	var request api.SettleRequest
-	var acks []checker.Delivery
+	var acks []delivered
 	for i := range got {
 		m := &got[i]
 		fence, err := checker.ParseFence(m.Fence)
 		if err != nil {
 			tr.note("receive", err)
 		}
-		d := checker.Delivery{Consumer: number, Partition: m.Partition, Offset: m.Offset, Attempt: m.Attempt, Fence: fence, Value: m.Value}
-		tr.check.Delivered(d)
+		r.delivered(number, m, fence)
 		if *seen++; m.Attempt == 1 && *seen%nackEvery == 0 {
 			delay := api.Duration(100 * time.Millisecond)
 			request.Nack = append(request.Nack, api.NackItem{Receipt: m.Receipt, Delay: &delay, Reason: "chaos"})
 			continue
 		}
 		request.Ack = append(request.Ack, m.Receipt)
-		acks = append(acks, d)
+		acks = append(acks, delivered{m, fence})
 	}
 	if len(got) > 0 {
-		tr.settle(ctx, number, request, acks)
+		tr.settle(ctx, number, r, request, acks)
 	}
 }
 
 // settle sends until it is answered or the leases are over: settling twice is harmless. Only an ack that was
 // answered with success is filed as one.
-func (tr *traffic) settle(ctx context.Context, number int, request api.SettleRequest, acks []checker.Delivery) {
+func (tr *traffic) settle(ctx context.Context, number int, r reader, request api.SettleRequest, acks []delivered) {
 	ctx, cancel := context.WithTimeout(ctx, lease)
 	defer cancel()
+	for _, a := range acks {
+		r.settling(a.Delivery)
+	}
 	for try := number; ctx.Err() == nil; try++ {
 		results, err := tr.one[try%len(tr.one)].Settle(ctx, request)
 		again := err != nil
@@ -78,7 +104,7 @@ func (tr *traffic) settle(ctx context.Context, number int, request api.SettleReq
 				tr.note("settle", err)
 				again = again || retryable(err)
 			} else if i < len(acks) {
-				tr.check.Acked(acks[i].Partition, acks[i].Offset, acks[i].Fence)
+				r.acked(acks[i].Partition, acks[i].Offset, acks[i].fence)
 			}
 		}
 		if !again {

@@ -25,16 +25,19 @@ func (r *rig) judge(ctx context.Context) {
 	left := r.traffic.drain(ctx, drainWait)
 	stuck := ""
 	if left > 0 {
-		stuck = r.stuck(ctx)
+		stuck = r.stuck(ctx, group)
 	}
+	behind := r.drainOrdered(ctx)
 	r.traffic.stopConsuming()
 	r.traffic.consumers.Wait()
 	report := r.traffic.check.Finish()
+	r.traffic.order.finish()
 	first := r.read(ctx, "at the end")
 	if err := killEverything(r, ctx); err != nil {
 		r.t.Errorf("the last restart: %v", err)
 	}
 	second := r.read(ctx, "after a last restart of everything")
+	r.traffic.order.compare(first.places)
 	if first.read != second.read {
 		r.t.Errorf("%d messages were read, and %d after a restart of everything", first.read, second.read)
 	}
@@ -50,6 +53,7 @@ func (r *rig) judge(ctx context.Context) {
 		report.TwoValues+first.twoValues+second.twoValues, report.CameBack, report.OutOfOrder+report.KeyMoved)
 	fmt.Fprintf(&b, "delivered %d, redelivered %d, stored twice after an unknown outcome %d, acked %d, not acked at the end %d\n",
 		report.Delivered, report.Redelivered, report.Copies, report.Acked, left)
+	fmt.Fprintf(&b, "known again by their idempotency keys: %d; ordered by key: %s\n", r.traffic.duplicates.Load(), r.traffic.order)
 	fmt.Fprintf(&b, "longest write gap %s\n", r.longest())
 	fmt.Fprintf(&b, "errors that clients saw: %v\n", r.traffic.errors)
 	for _, line := range r.alarms() {
@@ -59,6 +63,12 @@ func (r *rig) judge(ctx context.Context) {
 	if n := report.Violations(); n > 0 {
 		r.t.Errorf("%d promises were broken: %s", n, strings.Join(report.Examples, "; "))
 	}
+	if r.traffic.broken > 0 {
+		r.t.Errorf("%d promises of groups, keys and times were broken: %s", r.traffic.broken, strings.Join(r.traffic.examples, "; "))
+	}
+	if behind != "" {
+		r.t.Errorf("the group that orders by key was still behind %s later: %s", drainWait, behind)
+	}
 	if left > 0 {
 		r.t.Errorf("%d messages were not acknowledged %s after the last publish: %s", left, drainWait, stuck)
 	}
@@ -67,8 +77,22 @@ func (r *rig) judge(ctx context.Context) {
 	}
 }
 
+// drainOrdered waits until the group that orders by key has settled everything, and says what is left at the end.
+func (r *rig) drainOrdered(ctx context.Context) string {
+	wait, cancel := context.WithTimeout(ctx, drainWait)
+	defer cancel()
+	for wait.Err() == nil {
+		g, err := r.any.Group(wait, r.traffic.topic, orderedGroup)
+		if err == nil && !g.Partial && g.Lag == 0 {
+			return ""
+		}
+		pause(wait, 100*time.Millisecond)
+	}
+	return r.stuck(ctx, orderedGroup)
+}
+
 // stuck says where the messages are that nobody acknowledged.
-func (r *rig) stuck(ctx context.Context) string {
+func (r *rig) stuck(ctx context.Context, group string) string {
 	var b strings.Builder
 	if g, err := r.any.Group(ctx, r.traffic.topic, group); err == nil {
 		for _, p := range g.Partitions {

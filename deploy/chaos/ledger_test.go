@@ -48,6 +48,7 @@ func (l *ledger) unknown(id uint32) {
 type audit struct {
 	read, lost, phantom, twoValues, outOfRow int
 	examples                                 []string
+	places                                   []place
 }
 
 func (a *audit) note(count *int, format string, args ...any) {
@@ -75,6 +76,7 @@ func (l *ledger) readAll(ctx context.Context, c *client.Client, topic string, pa
 			}
 			next = m.Offset + 1
 			a.read++
+			a.places = append(a.places, place{p, m.Offset})
 			l.judge(&a, seen, place{p, m.Offset}, checker.ID([]byte(m.Value)))
 		}
 	}

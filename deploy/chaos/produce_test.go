@@ -13,75 +13,126 @@ import (
 )
 
 const (
-	// keysOf is how many keys each producer has.
-	keysOf = 8
+	// keysOf is how many keys each producer has. A group that orders by key has one message of each out at a time.
+	keysOf = 32
 	// mostOf bounds the messages of a publish.
 	mostOf = 6
 	// publishWait is longer than a gateway's own deadline, so that its answer is seen.
 	publishWait = 15 * time.Second
 )
 
-// produce publishes to one partition, one request after the other, until ctx ends. A message is sent once: what
-// was refused is not sent again, so the order of a key is the order of the ids.
+// batch is one publish: messages of one partition, which have all an idempotency key, or none.
+type batch struct {
+	ids      []uint32
+	messages []client.Message
+	keyed    bool
+	places   []place // once all are stored
+}
+
+// producer publishes to one partition, one request after the other. What has no idempotency key is sent once: what
+// was refused is not sent again, so the order of a key is the order of the ids. What has one is sent until it is
+// answered before anything else is sent, which keeps that order, too.
+type producer struct {
+	tr        *traffic
+	partition int
+	through   int
+	random    *rand.Rand
+	done      []*batch // batches with idempotency keys, to be sent again
+}
+
+// produce publishes until ctx ends.
 func (tr *traffic) produce(ctx context.Context, partition int) {
-	random := rand.New(rand.NewPCG(tr.seed, uint64(partition)))
-	through := partition % len(tr.one)
+	p := &producer{tr: tr, partition: partition, through: partition % len(tr.one),
+		random: rand.New(rand.NewPCG(tr.seed, uint64(partition)))}
 	for ctx.Err() == nil {
-		n := 1 + random.IntN(mostOf)
-		ids, messages := tr.make(partition, n, random)
-		if len(ids) == 0 {
+		b := p.next()
+		if len(b.ids) == 0 {
 			tr.full.Store(true)
 			return
 		}
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishWait)
-		results, err := tr.one[through].PublishBatch(call, tr.topic, messages)
-		cancel()
-		if err != nil {
-			tr.note("publish", err)
-			through = (through + 1) % len(tr.one)
-			for _, id := range ids {
-				tr.failed(id, err)
-			}
-			pause(ctx, time.Duration(20+random.IntN(30))*time.Millisecond)
-			continue
+		if b.keyed {
+			p.untilStored(ctx, b)
+			p.again()
+		} else {
+			p.once(ctx, b)
 		}
-		tr.answered(partition, ids, results)
 		pause(ctx, tr.every)
 	}
 }
 
-// make takes the next messages of a partition; fewer than n at the checker's bound.
-func (tr *traffic) make(partition, n int, random *rand.Rand) (ids []uint32, messages []client.Message) {
-	to := uint32(partition)
-	for range n {
-		key := partition*keysOf + random.IntN(keysOf)
-		value, id, ok := tr.check.Next(nil, key, checker.MinSize+random.IntN(400))
-		if !ok {
-			break
+// once sends a batch and files what is answered.
+func (p *producer) once(ctx context.Context, b *batch) {
+	results, err := p.send(b)
+	if err != nil {
+		for _, id := range b.ids {
+			p.tr.failed(id, err)
 		}
-		ids = append(ids, id)
-		messages = append(messages, client.Message{Key: client.Key(fmt.Sprintf("key-%d", key)), Value: value, Partition: &to})
+		p.back(ctx)
+		return
 	}
-	return ids, messages
-}
-
-// answered files the results of a publish.
-func (tr *traffic) answered(partition int, ids []uint32, results []client.Result) {
 	stored := false
 	for i, r := range results {
 		if r.Err != nil {
-			tr.note("publish", r.Err)
-			tr.failed(ids[i], r.Err)
+			p.tr.note("publish", r.Err)
+			p.tr.failed(b.ids[i], r.Err)
 			continue
 		}
 		stored = true
-		tr.check.Stored(ids[i], r.Partition, r.Offset)
-		tr.ledger.stored(ids[i], r.Partition, r.Offset)
+		p.stored(b, i, r)
 	}
 	if stored {
-		tr.gaps.acked(partition, time.Now())
+		p.tr.gaps.acked(p.partition, time.Now())
 	}
 }
+
+// send makes the request, through another gateway than the last one if that one failed.
+func (p *producer) send(b *batch) ([]client.Result, error) {
+	call, cancel := context.WithTimeout(context.Background(), publishWait)
+	defer cancel()
+	results, err := p.tr.one[p.through].PublishBatch(call, p.tr.topic, b.messages)
+	if err != nil {
+		p.tr.note("publish", err)
+		p.through = (p.through + 1) % len(p.tr.one)
+	}
+	return results, err
+}
+
+func (p *producer) back(ctx context.Context) {
+	pause(ctx, time.Duration(20+p.random.IntN(30))*time.Millisecond)
+}
+
+func (p *producer) stored(b *batch, i int, r client.Result) {
+	p.tr.check.Stored(b.ids[i], r.Partition, r.Offset)
+	p.tr.ledger.stored(b.ids[i], r.Partition, r.Offset)
+}
+
+// next makes the next messages of the partition: fewer than wanted at the checker's bound. Half of them have keys,
+// half of them a lane; a third of the batches has idempotency keys.
+func (p *producer) next() *batch {
+	b := &batch{keyed: p.random.IntN(3) == 0}
+	to := uint32(p.partition)
+	for range 1 + p.random.IntN(mostOf) {
+		m := client.Message{Partition: &to, Lane: lanes[p.random.IntN(len(lanes))]}
+		number := checker.NoKey
+		if p.random.IntN(2) == 0 {
+			number = p.partition*keysOf + p.random.IntN(keysOf)
+			m.Key = client.Key(fmt.Sprintf("key-%d", number))
+		}
+		var id uint32
+		var ok bool
+		if m.Value, id, ok = p.tr.check.Next(nil, number, checker.MinSize+p.random.IntN(400)); !ok {
+			break
+		}
+		if b.keyed {
+			m.IdempotencyKey = fmt.Sprintf("once-%d", id)
+		}
+		b.ids, b.messages = append(b.ids, id), append(b.messages, m)
+	}
+	return b
+}
+
+// lanes has the default as often as all others together.
+var lanes = []string{"", "", "", "", "critical", "high", "low", "background"}
 
 // failed files that a message was not acknowledged.
 func (tr *traffic) failed(id uint32, err error) {

@@ -20,10 +20,15 @@ type traffic struct {
 	check  *checker.Checker
 	ledger *ledger
 	gaps   *gaps
+	order  *order
 	full   atomic.Bool // the checker's bound is reached
+	// duplicates counts messages that were known again.
+	duplicates atomic.Int64
 
-	mu     sync.Mutex
-	errors map[string]int // "publish no_leader" and the like
+	mu       sync.Mutex
+	errors   map[string]int // "publish no_leader" and the like
+	broken   int            // promises
+	examples []string       // of broken ones
 
 	stopProducing, stopConsuming context.CancelFunc
 	producers, consumers         sync.WaitGroup
@@ -34,6 +39,7 @@ func newTraffic(urls []string, topic string, seed uint64, partitions int, every 
 	tr := &traffic{topic: topic, seed: seed, every: every, ledger: newLedger(), errors: map[string]int{},
 		gaps:  newGaps(partitions, time.Now()),
 		check: checker.New(checker.Options{Run: uint32(seed), Fresh: true, Disturbed: true})}
+	tr.order = newOrder(tr.broke)
 	for _, url := range urls {
 		c, err := client.New(client.Options{Servers: []string{url}, Retry: client.Retry{Attempts: 1}})
 		if err != nil {
@@ -54,7 +60,10 @@ func (tr *traffic) start(ctx context.Context, consumers int) {
 	consuming, stop := context.WithCancel(ctx)
 	tr.stopConsuming = stop
 	for i := range consumers {
-		tr.consumers.Go(func() { tr.consume(consuming, i) })
+		tr.consumers.Go(func() { tr.consume(consuming, i, tr.any()) })
+		if i%2 == 0 {
+			tr.consumers.Go(func() { tr.consume(consuming, i, tr.order.group()) })
+		}
 	}
 }
 
