@@ -22,17 +22,38 @@ type reader struct {
 	group     string
 	delivered func(consumer int, d *client.Delivery, fence uint64) // before anything is done with it
 	settling  func(d *client.Delivery)                             // before an acknowledgement is sent
-	acked     func(partition uint32, offset, fence uint64)         // it was answered with success
+	acked     func(d *client.Delivery, fence uint64)               // it was answered with success
 }
 
 // any is the group that gets everything in any order.
 func (tr *traffic) any() reader {
-	return reader{group: group,
+	return reader{group: group, settling: func(*client.Delivery) {},
 		delivered: func(consumer int, d *client.Delivery, fence uint64) {
+			if _, _, ok := tr.timed.parse(d.Value); ok {
+				tr.timed.file(d)
+				tr.timed.back(d, fence)
+				return
+			}
 			tr.check.Delivered(checker.Delivery{Consumer: consumer, Partition: d.Partition, Offset: d.Offset, Attempt: d.Attempt, Fence: fence, Value: d.Value})
 		},
-		settling: func(*client.Delivery) {},
-		acked:    tr.check.Acked}
+		acked: func(d *client.Delivery, fence uint64) {
+			if _, _, ok := tr.timed.parse(d.Value); ok {
+				tr.timed.ack(d, fence)
+				return
+			}
+			tr.check.Acked(d.Partition, d.Offset, fence)
+		}}
+}
+
+// byKey is the group that orders by key.
+func (tr *traffic) byKey() reader {
+	return reader{group: orderedGroup, settling: tr.order.settling, acked: tr.order.ack,
+		delivered: func(_ int, d *client.Delivery, fence uint64) {
+			tr.order.file(d, fence, tr.timed.mayExpire(d.Value))
+			if _, _, ok := tr.timed.parse(d.Value); ok {
+				tr.timed.file(d)
+			}
+		}}
 }
 
 // consume receives, files and settles until ctx ends.
@@ -104,7 +125,7 @@ func (tr *traffic) settle(ctx context.Context, number int, r reader, request api
 				tr.note("settle", err)
 				again = again || retryable(err)
 			} else if i < len(acks) {
-				r.acked(acks[i].Partition, acks[i].Offset, acks[i].fence)
+				r.acked(acks[i].Delivery, acks[i].fence)
 			}
 		}
 		if !again {

@@ -27,7 +27,7 @@ func (r *rig) judge(ctx context.Context) {
 	if left > 0 {
 		stuck = r.stuck(ctx, group)
 	}
-	behind := r.drainOrdered(ctx)
+	behind := r.drained(ctx, group) + r.drained(ctx, orderedGroup)
 	r.traffic.stopConsuming()
 	r.traffic.consumers.Wait()
 	report := r.traffic.check.Finish()
@@ -54,6 +54,7 @@ func (r *rig) judge(ctx context.Context) {
 	fmt.Fprintf(&b, "delivered %d, redelivered %d, stored twice after an unknown outcome %d, acked %d, not acked at the end %d\n",
 		report.Delivered, report.Redelivered, report.Copies, report.Acked, left)
 	fmt.Fprintf(&b, "known again by their idempotency keys: %d; ordered by key: %s\n", r.traffic.duplicates.Load(), r.traffic.order)
+	fmt.Fprintf(&b, "with times: %s\n", r.traffic.timed)
 	fmt.Fprintf(&b, "longest write gap %s\n", r.longest())
 	fmt.Fprintf(&b, "errors that clients saw: %v\n", r.traffic.errors)
 	for _, line := range r.alarms() {
@@ -67,7 +68,7 @@ func (r *rig) judge(ctx context.Context) {
 		r.t.Errorf("%d promises of groups, keys and times were broken: %s", r.traffic.broken, strings.Join(r.traffic.examples, "; "))
 	}
 	if behind != "" {
-		r.t.Errorf("the group that orders by key was still behind %s later: %s", drainWait, behind)
+		r.t.Errorf("groups were still behind %s later: %s", drainWait, behind)
 	}
 	if left > 0 {
 		r.t.Errorf("%d messages were not acknowledged %s after the last publish: %s", left, drainWait, stuck)
@@ -77,18 +78,18 @@ func (r *rig) judge(ctx context.Context) {
 	}
 }
 
-// drainOrdered waits until the group that orders by key has settled everything, and says what is left at the end.
-func (r *rig) drainOrdered(ctx context.Context) string {
+// drained waits until a group has settled everything and nothing waits for its time, and says what is left at the end.
+func (r *rig) drained(ctx context.Context, group string) string {
 	wait, cancel := context.WithTimeout(ctx, drainWait)
 	defer cancel()
 	for wait.Err() == nil {
-		g, err := r.any.Group(wait, r.traffic.topic, orderedGroup)
-		if err == nil && !g.Partial && g.Lag == 0 {
+		g, err := r.any.Group(wait, r.traffic.topic, group)
+		if err == nil && !g.Partial && g.Lag == 0 && g.Scheduled == 0 {
 			return ""
 		}
 		pause(wait, 100*time.Millisecond)
 	}
-	return r.stuck(ctx, orderedGroup)
+	return group + ": " + r.stuck(ctx, group)
 }
 
 // stuck says where the messages are that nobody acknowledged.
@@ -114,7 +115,10 @@ func (r *rig) stuck(ctx context.Context, group string) string {
 func (r *rig) read(ctx context.Context, when string) audit {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	a, err := r.traffic.ledger.readAll(ctx, r.any, r.traffic.topic, partitions)
+	a, err := r.traffic.ledger.readAll(ctx, r.any, r.traffic, partitions)
+	if err == nil {
+		r.traffic.timed.finish()
+	}
 	if err != nil {
 		r.t.Errorf("%s: %v", when, err)
 	} else if a.bad() > 0 {

@@ -48,7 +48,7 @@ func (l *ledger) unknown(id uint32) {
 type audit struct {
 	read, lost, phantom, twoValues, outOfRow int
 	examples                                 []string
-	places                                   []place
+	places                                   []place // of what every group must have got
 }
 
 func (a *audit) note(count *int, format string, args ...any) {
@@ -60,14 +60,14 @@ func (a *audit) note(count *int, format string, args ...any) {
 func (a *audit) bad() int { return a.lost + a.phantom + a.twoValues + a.outOfRow }
 
 // readAll reads every partition from its begin and judges it.
-func (l *ledger) readAll(ctx context.Context, c *client.Client, topic string, partitions int) (audit, error) {
+func (l *ledger) readAll(ctx context.Context, c *client.Client, tr *traffic, partitions int) (audit, error) {
 	var a audit
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seen := map[uint32]int{}
 	for p := range uint32(partitions) {
 		next := uint64(0)
-		for m, err := range c.Messages(ctx, topic, client.ReadOptions{Partition: &p, From: "earliest", Limit: 1000}) {
+		for m, err := range c.Messages(ctx, tr.topic, client.ReadOptions{Partition: &p, From: "earliest", Limit: 1000}) {
 			if err != nil {
 				return a, fmt.Errorf("reading partition %d from offset %d: %w", p, next, err)
 			}
@@ -76,8 +76,16 @@ func (l *ledger) readAll(ctx context.Context, c *client.Client, topic string, pa
 			}
 			next = m.Offset + 1
 			a.read++
-			a.places = append(a.places, place{p, m.Offset})
-			l.judge(&a, seen, place{p, m.Offset}, checker.ID([]byte(m.Value)))
+			at := place{p, m.Offset}
+			id, ttl, timed := tr.timed.parse([]byte(m.Value))
+			if ttl == 0 {
+				a.places = append(a.places, at)
+			}
+			if timed {
+				tr.timed.journaled(id, at)
+				continue
+			}
+			l.judge(&a, seen, at, checker.ID([]byte(m.Value)))
 		}
 	}
 	for id, s := range l.messages {

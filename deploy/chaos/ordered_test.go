@@ -48,12 +48,8 @@ func newOrder(broke func(string, ...any)) *order {
 	return &order{broke: broke, keys: map[string]*keyed{}, seen: map[place]uint64{}}
 }
 
-// group is how consumers file what they get.
-func (o *order) group() reader {
-	return reader{group: orderedGroup, delivered: o.file, settling: o.settling, acked: o.ack}
-}
-
-func (o *order) file(_ int, d *client.Delivery, fence uint64) {
+// file judges a delivery. free says that the message may expire: it then lets the next one go without more.
+func (o *order) file(d *client.Delivery, fence uint64, free bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.delivered++
@@ -78,7 +74,7 @@ func (o *order) file(_ int, d *client.Delivery, fence uint64) {
 		o.broke("%s: %s: %d/%d was delivered while offset %d was out", orderedGroup, d.Key, d.Partition, d.Offset, k.last.offset)
 	}
 	if len(k.given) == 0 || fence > k.last.fence {
-		k.settling = k.settling && d.Offset == k.last.offset
+		k.settling = free || k.settling && d.Offset == k.last.offset
 		k.last = now
 	}
 	k.given = append(k.given, now)
@@ -93,10 +89,10 @@ func (o *order) settling(d *client.Delivery) {
 	}
 }
 
-func (o *order) ack(partition uint32, offset, fence uint64) {
+func (o *order) ack(d *client.Delivery, fence uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	at := place{partition, offset}
+	at := place{d.Partition, d.Offset}
 	o.seen[at] = max(o.seen[at], fence)
 }
 

@@ -21,6 +21,7 @@ type traffic struct {
 	ledger *ledger
 	gaps   *gaps
 	order  *order
+	timed  *timed
 	full   atomic.Bool // the checker's bound is reached
 	// duplicates counts messages that were known again.
 	duplicates atomic.Int64
@@ -40,6 +41,7 @@ func newTraffic(urls []string, topic string, seed uint64, partitions int, every 
 		gaps:  newGaps(partitions, time.Now()),
 		check: checker.New(checker.Options{Run: uint32(seed), Fresh: true, Disturbed: true})}
 	tr.order = newOrder(tr.broke)
+	tr.timed = &timed{run: uint32(seed), broke: tr.broke}
 	for _, url := range urls {
 		c, err := client.New(client.Options{Servers: []string{url}, Retry: client.Retry{Attempts: 1}})
 		if err != nil {
@@ -57,12 +59,15 @@ func (tr *traffic) start(ctx context.Context, consumers int) {
 	for p := range tr.gaps.counts() {
 		tr.producers.Go(func() { tr.produce(producing, p) })
 	}
+	for i := range tr.one {
+		tr.producers.Go(func() { tr.time(producing, i) })
+	}
 	consuming, stop := context.WithCancel(ctx)
 	tr.stopConsuming = stop
 	for i := range consumers {
 		tr.consumers.Go(func() { tr.consume(consuming, i, tr.any()) })
 		if i%2 == 0 {
-			tr.consumers.Go(func() { tr.consume(consuming, i, tr.order.group()) })
+			tr.consumers.Go(func() { tr.consume(consuming, i, tr.byKey()) })
 		}
 	}
 }
