@@ -48,7 +48,11 @@ func (s *timed) next(due time.Time, ttl time.Duration) (id int, value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, &moment{due: due, ttl: ttl})
-	return len(s.all), fmt.Appendf(nil, "timed %d %d %d", s.run, len(s.all), ttl)
+	return len(s.all), s.value(len(s.all))
+}
+
+func (s *timed) value(id int) []byte {
+	return fmt.Appendf(nil, "timed %d %d %d", s.run, id, s.all[id-1].ttl)
 }
 
 // parse finds out which message a value is; ok is false for one of another kind.
