@@ -31,6 +31,9 @@ func (g *Gateway) handlePublishBatch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := noMessageHeaders(c.Request().Header); err != nil {
+		return err
+	}
 	kind, err := mediaType(c.Request().Header)
 	if err != nil {
 		return err
@@ -50,6 +53,17 @@ func (g *Gateway) handlePublishBatch(c echo.Context) error {
 		return badParameter("query/results", "must be each or runs, not %.40q", v)
 	}
 	return g.publishBatch(c, name, o)
+}
+
+// noMessageHeaders refuses what says how one message is published: passed over, it would be an idempotency key that
+// nobody compares, or a TTL that nothing ends.
+func noMessageHeaders(h http.Header) error {
+	for name := range h {
+		if name == headerIdempotency || strings.HasPrefix(name, mqHeaders) {
+			return invalid("header/"+name, "is for a publish of one message; here each item has fields for that (key, headers, ttl, idempotency_key, …)")
+		}
+	}
+	return nil
 }
 
 // mediaType is the type of a body that is JSON or lines of it; what curl sends unasked counts as JSON.

@@ -20,9 +20,14 @@ const (
 	headerKey       = "Mq-Key"
 	headerPartition = "Mq-Partition"
 	headerLane      = "Mq-Lane"
-	headerPrefix    = "Mq-Header-"
+	mqHeaders       = "Mq-"
+	headerPrefix    = mqHeaders + "Header-"
 	cloudEvents     = "Ce-"
 )
+
+// publishHeaders are all that say how a message is published: another one that looks like them is a mistake, and
+// a message without its TTL or its delay would be a bad answer to one.
+var publishHeaders = [...]string{headerKey, headerPartition, headerLane, headerTTL, headerDelay, headerDeliverAt}
 
 // handlePublish is POST /v1/topics/{t}/messages: the body is one message.
 func (g *Gateway) handlePublish(c echo.Context) error {
@@ -141,6 +146,8 @@ func messageHeaders(h http.Header, m *mq.Message) error {
 		switch {
 		case strings.HasPrefix(name, headerPrefix):
 			name = name[len(headerPrefix):]
+		case strings.HasPrefix(name, mqHeaders) && !slices.Contains(publishHeaders[:], name):
+			return invalid("header/"+name, "is not a header of this call; a header of the message is %s<name>", headerPrefix)
 		case !strings.HasPrefix(name, cloudEvents):
 			continue
 		}

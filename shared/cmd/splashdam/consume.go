@@ -19,8 +19,8 @@ type consumeCmd struct {
 	Stream    bool          `help:"Follow by a stream of the group instead of long polls."`
 	Max       int           `short:"n" default:"0" help:"Messages at most; 0: no bound."`
 	Partition *uint32       `help:"Read this partition only."`
-	From      string        `help:"Read from an offset (with --partition), earliest or latest."`
-	To        string        `help:"Read to an offset (with --partition) or latest."`
+	From      string        `help:"Read from an offset (with --partition), a time (RFC 3339), earliest or latest."`
+	To        string        `help:"Read to an offset (with --partition), a time or latest."`
 	FromTime  string        `help:"Read from a time (RFC 3339)."`
 	ToTime    string        `help:"Read to a time (RFC 3339)."`
 	Raw       bool          `help:"Print values alone, a line each."`

@@ -59,7 +59,7 @@ type deadList struct {
 }
 
 func (d *deadList) Run(s *session) error {
-	return held(s, d.Limit, func(p client.Page) (api.HeldList, error) {
+	return held(s, d.Limit, "no dead letters\n", func(p client.Page) (api.HeldList, error) {
 		ctx, cancel := s.call()
 		defer cancel()
 		return s.client.DeadMatching(ctx, d.Topic, d.Group, d.filter(), p)

@@ -243,7 +243,8 @@ type groupMessages struct {
 }
 
 func (g *groupMessages) Run(s *session) error {
-	return held(s, g.Limit, func(p client.Page) (api.HeldList, error) {
+	none := "no messages are " + g.State + "; --state names another state\n"
+	return held(s, g.Limit, none, func(p client.Page) (api.HeldList, error) {
 		ctx, cancel := s.call()
 		defer cancel()
 		return s.client.GroupMessages(ctx, g.Topic, g.Group, g.State, p)
@@ -251,7 +252,7 @@ func (g *groupMessages) Run(s *session) error {
 }
 
 // held lists page after page up to limit.
-func held(s *session, limit int, next func(client.Page) (api.HeldList, error)) error {
+func held(s *session, limit int, none string, next func(client.Page) (api.HeldList, error)) error {
 	all := api.HeldList{Messages: []api.HeldMessage{}}
 	page := client.Page{}
 	for len(all.Messages) < limit {
@@ -266,7 +267,12 @@ func held(s *session, limit int, next func(client.Page) (api.HeldList, error)) e
 			break
 		}
 	}
-	return s.show(all, func() string { return renderHeld(all.Messages, s.width, s.painter()) })
+	return s.show(all, func() string {
+		if len(all.Messages) == 0 {
+			return none
+		}
+		return renderHeld(all.Messages, s.width, s.painter())
+	})
 }
 
 func renderGroups(list []api.GroupSummary, width int, paint painter) string {
@@ -345,9 +351,6 @@ func laneRows(g *api.Group) (rows [][2]string) {
 }
 
 func renderHeld(list []api.HeldMessage, width int, paint painter) string {
-	if len(list) == 0 {
-		return "no messages\n"
-	}
 	when := "UNTIL (UTC)"
 	if list[0].State == "dead" { // all are in one state
 		when = "SINCE (UTC)"

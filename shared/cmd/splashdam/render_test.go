@@ -189,6 +189,13 @@ dead       1
 `)
 }
 
+func TestDeletionOfAWebhook(t *testing.T) {
+	same(t, renderDeletion(&api.Deletion{Topic: "orders", Group: mq.WebhookGroup("shop"), Messages: 7}), `
+deleted  webhook shop of topic orders
+lag      7
+`)
+}
+
 func TestColoursTakeNoRoom(t *testing.T) {
 	list := []api.GroupSummary{{Name: "g", State: "paused"}, {Name: "h", State: "ready"}}
 	got := renderGroups(list, 80, colour)

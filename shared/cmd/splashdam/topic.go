@@ -8,6 +8,7 @@ import (
 
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/client"
+	"github.com/splashdam/splashdam/shared/mq"
 )
 
 type topicCommands struct {
@@ -237,6 +238,9 @@ func renderDeletion(d *api.Deletion) string {
 	what := "topic " + d.Topic
 	if d.Group != "" {
 		what = "group " + d.Group + " of topic " + d.Topic
+		if webhook, ok := mq.GroupWebhook(d.Group); ok {
+			what = "webhook " + webhook + " of topic " + d.Topic
+		}
 	}
 	verb := "deleted"
 	if d.DryRun {
