@@ -6,6 +6,8 @@ import (
 
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
 )
 
 // untilAnswered is askLeaders, and again for the partitions whose leaders can't answer now, until ctx ends. It is for
@@ -34,6 +36,41 @@ func untilAnswered[R perPartition](ctx context.Context, g *Gateway, parts []mq.P
 		}
 		t.Stop()
 	}
+}
+
+// fromLeader is one control call to the leader of a partition, and again while there is none that answers, until ctx
+// ends. A node that is silent is given up after lookTimeout, since another one may lead by then. It is for calls that may
+// be sent twice.
+func fromLeader[R any](ctx context.Context, g *Gateway, p mq.PartitionID, call func(context.Context, mqpb.LogNodeClient) (R, error)) (R, error) {
+	changes, cancel := g.view.Subscribe()
+	defer cancel()
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
+		answer, err := onceFromLeader(ctx, g, p, call)
+		if err == nil || asError(err).Code != mqerr.NoLeader {
+			return answer, err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-changes:
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return answer, err
+		}
+		t.Stop()
+	}
+}
+
+func onceFromLeader[R any](ctx context.Context, g *Gateway, p mq.PartitionID, call func(context.Context, mqpb.LogNodeClient) (R, error)) (R, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	client, err := g.router.Control(p)
+	if err != nil {
+		var none R
+		return none, err
+	}
+	answer, err := call(ctx, client)
+	return answer, controlError(g.leaderOf(p), err)
 }
 
 // allFailed is an error of the partitions if none has an answer.

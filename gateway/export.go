@@ -267,6 +267,8 @@ func (g *Gateway) deadLetter(ctx context.Context, t meta.Topic, gr *meta.Group, 
 
 // deliveredWhen is when a group was given a message first and last, Unix nanoseconds, as far as its trace says.
 func (g *Gateway) deliveredWhen(ctx context.Context, id mq.MessageID, group mq.GroupID) (first, last int64) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	r, err := g.traceOf(ctx, id)
 	if err != nil {
 		return 0, 0

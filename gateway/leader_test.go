@@ -38,6 +38,7 @@ type leader struct {
 	moved    chan struct{}                              // closed and renewed whenever something happened
 	confirms int
 	streams  []string // gateway/instance of each stream
+	deposed  int      // changes of schedules that find it leading no more
 }
 
 type partLog struct {

@@ -118,27 +118,23 @@ func rescheduleTime(in *api.Reschedule) (int64, error) {
 
 // changeScheduled asks the leader. It may be asked again: the change is the same.
 func (g *Gateway) changeScheduled(ctx context.Context, id mq.MessageID, req *mqpb.ChangeScheduledRequest) (due int64, err error) {
-	client, err := g.router.Control(id.Partition)
-	if err != nil {
-		return 0, err
-	}
 	req.Partition, req.Number = mqpb.FromPartition(id.Partition), id.Number
-	r, err := client.ChangeScheduled(ctx, req)
+	r, err := fromLeader(ctx, g, id.Partition, func(ctx context.Context, c mqpb.LogNodeClient) (*mqpb.ChangeScheduledResponse, error) {
+		return c.ChangeScheduled(ctx, req)
+	})
 	if err != nil {
-		return 0, named(id, controlError(g.leaderOf(id.Partition), err))
+		return 0, named(id, err)
 	}
 	return r.GetDue(), nil
 }
 
 // findScheduled asks the leader where a schedule is in its life.
 func (g *Gateway) findScheduled(ctx context.Context, id mq.MessageID) (*mqpb.FindScheduledResponse, error) {
-	client, err := g.router.Control(id.Partition)
+	r, err := fromLeader(ctx, g, id.Partition, func(ctx context.Context, c mqpb.LogNodeClient) (*mqpb.FindScheduledResponse, error) {
+		return c.FindScheduled(ctx, &mqpb.FindScheduledRequest{Partition: mqpb.FromPartition(id.Partition), Number: id.Number})
+	})
 	if err != nil {
-		return nil, err
-	}
-	r, err := client.FindScheduled(ctx, &mqpb.FindScheduledRequest{Partition: mqpb.FromPartition(id.Partition), Number: id.Number})
-	if err != nil {
-		return nil, named(id, controlError(g.leaderOf(id.Partition), err))
+		return nil, named(id, err)
 	}
 	return r, nil
 }

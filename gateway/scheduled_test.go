@@ -58,6 +58,15 @@ func (l *leader) ListScheduled(_ context.Context, r *mqpb.ListScheduledRequest) 
 
 // ChangeScheduled of the fake: number 0 was released, the others may be changed.
 func (l *leader) ChangeScheduled(_ context.Context, r *mqpb.ChangeScheduledRequest) (*mqpb.ChangeScheduledResponse, error) {
+	deposed := false
+	l.with(func() {
+		if deposed = l.deposed > 0; deposed {
+			l.deposed--
+		}
+	})
+	if deposed {
+		return nil, mqpb.Status(mqerr.New(mqerr.NotLeader, "sealed"))
+	}
 	if r.Number == 0 {
 		return nil, mqpb.Status(mqerr.New(mqerr.AlreadyReleased, "schedule 0"))
 	}
@@ -205,4 +214,25 @@ func TestChangeScheduled(t *testing.T) {
 // FindScheduled of the fake node knows no schedules.
 func (n *fakeNode) FindScheduled(context.Context, *mqpb.FindScheduledRequest) (*mqpb.FindScheduledResponse, error) {
 	return nil, mqpb.Status(mqerr.New(mqerr.MessageNotFound, "no schedules"))
+}
+
+// TestChangeScheduledWaitsForALeader: a change asks again while its partition has no leader, as a publish does.
+func TestChangeScheduledWaitsForALeader(t *testing.T) {
+	e := newEnv(t)
+	e.topic("t", onePartition)
+	var published api.Published
+	for range 2 {
+		e.post("/v1/topics/t/messages", "x", "Mq-Delay", "1h").into(t, &published)
+	}
+	for _, c := range []struct{ method, body string }{{"PATCH", `{"delay":"2h"}`}, {"DELETE", ""}} {
+		e.leader.with(func() { e.leader.deposed = 3 })
+		if a := e.call(c.method, "/v1/scheduled/"+published.ID, c.body); a.status != 200 {
+			t.Errorf("%s: %d %s", c.method, a.status, a.body)
+		}
+		e.leader.with(func() {
+			if e.leader.deposed != 0 {
+				t.Errorf("%s: it was not asked again, %d times", c.method, e.leader.deposed)
+			}
+		})
+	}
 }

@@ -56,13 +56,11 @@ func (g *Gateway) handleTrace(c echo.Context) error {
 
 // traceOf asks the leader for the life of a message.
 func (g *Gateway) traceOf(ctx context.Context, id mq.MessageID) (*mqpb.TraceResponse, error) {
-	client, err := g.router.Control(id.Partition)
+	r, err := fromLeader(ctx, g, id.Partition, func(ctx context.Context, c mqpb.LogNodeClient) (*mqpb.TraceResponse, error) {
+		return c.Trace(ctx, traceRequest(id))
+	})
 	if err != nil {
-		return nil, err
-	}
-	r, err := client.Trace(ctx, traceRequest(id))
-	if err != nil {
-		return nil, notThere(id, controlError(g.leaderOf(id.Partition), err))
+		return nil, notThere(id, err)
 	}
 	return r, nil
 }
