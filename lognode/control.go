@@ -280,6 +280,11 @@ func (s *server) Trace(ctx context.Context, req *mqpb.TraceRequest) (*mqpb.Trace
 	})
 }
 
+// Explain says why a message is not delivered to a group now.
+func (s *server) Explain(ctx context.Context, req *mqpb.ExplainRequest) (*mqpb.ExplainResponse, error) {
+	return one(ctx, s, req.Partition, func(p *replica.Partition, done func(*mqpb.ExplainResponse, error)) { p.Explain(req, done) })
+}
+
 // Settlements tells the newest settlements of a group.
 func (s *server) Settlements(ctx context.Context, req *mqpb.SettlementsRequest) (*mqpb.SettlementsResponse, error) {
 	return one(ctx, s, req.Partition, func(p *replica.Partition, done func(*mqpb.SettlementsResponse, error)) {

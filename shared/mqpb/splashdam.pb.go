@@ -3759,6 +3759,234 @@ func (x *TraceGroup) GetName() string {
 	return ""
 }
 
+type ExplainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Group         uint64                 `protobuf:"varint,2,opt,name=group,proto3" json:"group,omitempty"`
+	Number        uint64                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`       // the message's offset, or
+	Scheduled     bool                   `protobuf:"varint,4,opt,name=scheduled,proto3" json:"scheduled,omitempty"` // the number of its schedule
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainRequest) Reset() {
+	*x = ExplainRequest{}
+	mi := &file_splashdam_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainRequest) ProtoMessage() {}
+
+func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
+func (*ExplainRequest) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *ExplainRequest) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *ExplainRequest) GetGroup() uint64 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *ExplainRequest) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ExplainRequest) GetScheduled() bool {
+	if x != nil {
+		return x.Scheduled
+	}
+	return false
+}
+
+type ExplainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	Because       string                 `protobuf:"bytes,2,opt,name=because,proto3" json:"because,omitempty"`
+	Until         int64                  `protobuf:"varint,3,opt,name=until,proto3" json:"until,omitempty"`
+	Since         int64                  `protobuf:"varint,4,opt,name=since,proto3" json:"since,omitempty"` // Unix ns, 0 for none
+	Attempt       uint32                 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Consumer      string                 `protobuf:"bytes,6,opt,name=consumer,proto3" json:"consumer,omitempty"`
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Behind        *uint64                `protobuf:"varint,8,opt,name=behind,proto3,oneof" json:"behind,omitempty"` // of a parked one: the offset of the message that it waits for
+	Ahead         []*LaneAhead           `protobuf:"bytes,9,rep,name=ahead,proto3" json:"ahead,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainResponse) Reset() {
+	*x = ExplainResponse{}
+	mi := &file_splashdam_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainResponse) ProtoMessage() {}
+
+func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
+func (*ExplainResponse) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *ExplainResponse) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetBecause() string {
+	if x != nil {
+		return x.Because
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *ExplainResponse) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *ExplainResponse) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *ExplainResponse) GetConsumer() string {
+	if x != nil {
+		return x.Consumer
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ExplainResponse) GetBehind() uint64 {
+	if x != nil && x.Behind != nil {
+		return *x.Behind
+	}
+	return 0
+}
+
+func (x *ExplainResponse) GetAhead() []*LaneAhead {
+	if x != nil {
+		return x.Ahead
+	}
+	return nil
+}
+
+type LaneAhead struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lane          uint32                 `protobuf:"varint,1,opt,name=lane,proto3" json:"lane,omitempty"`
+	Messages      uint64                 `protobuf:"varint,2,opt,name=messages,proto3" json:"messages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaneAhead) Reset() {
+	*x = LaneAhead{}
+	mi := &file_splashdam_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaneAhead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaneAhead) ProtoMessage() {}
+
+func (x *LaneAhead) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaneAhead.ProtoReflect.Descriptor instead.
+func (*LaneAhead) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *LaneAhead) GetLane() uint32 {
+	if x != nil {
+		return x.Lane
+	}
+	return 0
+}
+
+func (x *LaneAhead) GetMessages() uint64 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
 type SettlementsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -3770,7 +3998,7 @@ type SettlementsRequest struct {
 
 func (x *SettlementsRequest) Reset() {
 	*x = SettlementsRequest{}
-	mi := &file_splashdam_proto_msgTypes[54]
+	mi := &file_splashdam_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +4010,7 @@ func (x *SettlementsRequest) String() string {
 func (*SettlementsRequest) ProtoMessage() {}
 
 func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[54]
+	mi := &file_splashdam_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +4023,7 @@ func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsRequest.ProtoReflect.Descriptor instead.
 func (*SettlementsRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{54}
+	return file_splashdam_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SettlementsRequest) GetPartition() *Partition {
@@ -3828,7 +4056,7 @@ type SettlementsResponse struct {
 
 func (x *SettlementsResponse) Reset() {
 	*x = SettlementsResponse{}
-	mi := &file_splashdam_proto_msgTypes[55]
+	mi := &file_splashdam_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3840,7 +4068,7 @@ func (x *SettlementsResponse) String() string {
 func (*SettlementsResponse) ProtoMessage() {}
 
 func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[55]
+	mi := &file_splashdam_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3853,7 +4081,7 @@ func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsResponse.ProtoReflect.Descriptor instead.
 func (*SettlementsResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{55}
+	return file_splashdam_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SettlementsResponse) GetSettlements() []*Settlement {
@@ -3876,7 +4104,7 @@ type Settlement struct {
 
 func (x *Settlement) Reset() {
 	*x = Settlement{}
-	mi := &file_splashdam_proto_msgTypes[56]
+	mi := &file_splashdam_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3888,7 +4116,7 @@ func (x *Settlement) String() string {
 func (*Settlement) ProtoMessage() {}
 
 func (x *Settlement) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[56]
+	mi := &file_splashdam_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3901,7 +4129,7 @@ func (x *Settlement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settlement.ProtoReflect.Descriptor instead.
 func (*Settlement) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{56}
+	return file_splashdam_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Settlement) GetOffset() uint64 {
@@ -3952,7 +4180,7 @@ type ReadSegmentRequest struct {
 
 func (x *ReadSegmentRequest) Reset() {
 	*x = ReadSegmentRequest{}
-	mi := &file_splashdam_proto_msgTypes[57]
+	mi := &file_splashdam_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3964,7 +4192,7 @@ func (x *ReadSegmentRequest) String() string {
 func (*ReadSegmentRequest) ProtoMessage() {}
 
 func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[57]
+	mi := &file_splashdam_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3977,7 +4205,7 @@ func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentRequest.ProtoReflect.Descriptor instead.
 func (*ReadSegmentRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{57}
+	return file_splashdam_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ReadSegmentRequest) GetSegment() uint64 {
@@ -4026,7 +4254,7 @@ type ReadSegmentResponse struct {
 
 func (x *ReadSegmentResponse) Reset() {
 	*x = ReadSegmentResponse{}
-	mi := &file_splashdam_proto_msgTypes[58]
+	mi := &file_splashdam_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4038,7 +4266,7 @@ func (x *ReadSegmentResponse) String() string {
 func (*ReadSegmentResponse) ProtoMessage() {}
 
 func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[58]
+	mi := &file_splashdam_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4051,7 +4279,7 @@ func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentResponse.ProtoReflect.Descriptor instead.
 func (*ReadSegmentResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{58}
+	return file_splashdam_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ReadSegmentResponse) GetKnown() bool {
@@ -4087,7 +4315,7 @@ type CopyEntriesRequest struct {
 
 func (x *CopyEntriesRequest) Reset() {
 	*x = CopyEntriesRequest{}
-	mi := &file_splashdam_proto_msgTypes[59]
+	mi := &file_splashdam_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4099,7 +4327,7 @@ func (x *CopyEntriesRequest) String() string {
 func (*CopyEntriesRequest) ProtoMessage() {}
 
 func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[59]
+	mi := &file_splashdam_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4112,7 +4340,7 @@ func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesRequest.ProtoReflect.Descriptor instead.
 func (*CopyEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{59}
+	return file_splashdam_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CopyEntriesRequest) GetSegment() uint64 {
@@ -4154,7 +4382,7 @@ type CopyEntriesResponse struct {
 
 func (x *CopyEntriesResponse) Reset() {
 	*x = CopyEntriesResponse{}
-	mi := &file_splashdam_proto_msgTypes[60]
+	mi := &file_splashdam_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4394,7 @@ func (x *CopyEntriesResponse) String() string {
 func (*CopyEntriesResponse) ProtoMessage() {}
 
 func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[60]
+	mi := &file_splashdam_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4179,7 +4407,7 @@ func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesResponse.ProtoReflect.Descriptor instead.
 func (*CopyEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{60}
+	return file_splashdam_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CopyEntriesResponse) GetKnown() bool {
@@ -4212,7 +4440,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_splashdam_proto_msgTypes[61]
+	mi := &file_splashdam_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4224,7 +4452,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[61]
+	mi := &file_splashdam_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4237,7 +4465,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{61}
+	return file_splashdam_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *InventoryRequest) GetAfter() uint64 {
@@ -4260,7 +4488,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_splashdam_proto_msgTypes[62]
+	mi := &file_splashdam_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4272,7 +4500,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[62]
+	mi := &file_splashdam_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4285,7 +4513,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{62}
+	return file_splashdam_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *InventoryResponse) GetNode() *Incarnation {
@@ -4336,7 +4564,7 @@ type HeldSegment struct {
 
 func (x *HeldSegment) Reset() {
 	*x = HeldSegment{}
-	mi := &file_splashdam_proto_msgTypes[63]
+	mi := &file_splashdam_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4348,7 +4576,7 @@ func (x *HeldSegment) String() string {
 func (*HeldSegment) ProtoMessage() {}
 
 func (x *HeldSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[63]
+	mi := &file_splashdam_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4361,7 +4589,7 @@ func (x *HeldSegment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldSegment.ProtoReflect.Descriptor instead.
 func (*HeldSegment) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{63}
+	return file_splashdam_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *HeldSegment) GetSegment() *Segment {
@@ -4708,7 +4936,26 @@ const file_splashdam_proto_rawDesc = "" +
 	"\battempts\x18\x03 \x01(\rR\battempts\x12\x14\n" +
 	"\x05until\x18\x04 \x01(\x03R\x05until\x12\x1a\n" +
 	"\bconsumer\x18\x05 \x01(\tR\bconsumer\x12\x12\n" +
-	"\x04name\x18\x06 \x01(\tR\x04name\"w\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\"\x93\x01\n" +
+	"\x0eExplainRequest\x125\n" +
+	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\x04R\x05group\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\x12\x1c\n" +
+	"\tscheduled\x18\x04 \x01(\bR\tscheduled\"\x92\x02\n" +
+	"\x0fExplainResponse\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\tR\x05state\x12\x18\n" +
+	"\abecause\x18\x02 \x01(\tR\abecause\x12\x14\n" +
+	"\x05until\x18\x03 \x01(\x03R\x05until\x12\x14\n" +
+	"\x05since\x18\x04 \x01(\x03R\x05since\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\rR\aattempt\x12\x1a\n" +
+	"\bconsumer\x18\x06 \x01(\tR\bconsumer\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x1b\n" +
+	"\x06behind\x18\b \x01(\x04H\x00R\x06behind\x88\x01\x01\x12-\n" +
+	"\x05ahead\x18\t \x03(\v2\x17.splashdam.v1.LaneAheadR\x05aheadB\t\n" +
+	"\a_behind\";\n" +
+	"\tLaneAhead\x12\x12\n" +
+	"\x04lane\x18\x01 \x01(\rR\x04lane\x12\x1a\n" +
+	"\bmessages\x18\x02 \x01(\x04R\bmessages\"w\n" +
 	"\x12SettlementsRequest\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x04R\x05group\x12\x14\n" +
@@ -4754,7 +5001,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x04tail\x18\x02 \x01(\v2\x16.splashdam.v1.PositionR\x04tail\x12\x14\n" +
 	"\x05ended\x18\x03 \x01(\bR\x05ended\x12(\n" +
 	"\x03end\x18\x04 \x01(\v2\x16.splashdam.v1.PositionR\x03end\x12\x18\n" +
-	"\adamaged\x18\x05 \x01(\bR\adamaged2\xf0\f\n" +
+	"\adamaged\x18\x05 \x01(\bR\adamaged2\xb8\r\n" +
 	"\aLogNode\x123\n" +
 	"\aGateway\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x120\n" +
 	"\x04Peer\x12\x11.splashdam.v1.Raw\x1a\x11.splashdam.v1.Raw(\x010\x01\x12@\n" +
@@ -4772,7 +5019,8 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x0fChangeScheduled\x12$.splashdam.v1.ChangeScheduledRequest\x1a%.splashdam.v1.ChangeScheduledResponse\x12X\n" +
 	"\rListScheduled\x12\".splashdam.v1.ListScheduledRequest\x1a#.splashdam.v1.ListScheduledResponse\x12X\n" +
 	"\rFindScheduled\x12\".splashdam.v1.FindScheduledRequest\x1a#.splashdam.v1.FindScheduledResponse\x12@\n" +
-	"\x05Trace\x12\x1a.splashdam.v1.TraceRequest\x1a\x1b.splashdam.v1.TraceResponse\x12R\n" +
+	"\x05Trace\x12\x1a.splashdam.v1.TraceRequest\x1a\x1b.splashdam.v1.TraceResponse\x12F\n" +
+	"\aExplain\x12\x1c.splashdam.v1.ExplainRequest\x1a\x1d.splashdam.v1.ExplainResponse\x12R\n" +
 	"\vSettlements\x12 .splashdam.v1.SettlementsRequest\x1a!.splashdam.v1.SettlementsResponse\x12R\n" +
 	"\vReadSegment\x12 .splashdam.v1.ReadSegmentRequest\x1a!.splashdam.v1.ReadSegmentResponse\x12R\n" +
 	"\vCopyEntries\x12 .splashdam.v1.CopyEntriesRequest\x1a!.splashdam.v1.CopyEntriesResponse\x12L\n" +
@@ -4790,7 +5038,7 @@ func file_splashdam_proto_rawDescGZIP() []byte {
 	return file_splashdam_proto_rawDescData
 }
 
-var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_splashdam_proto_goTypes = []any{
 	(*Raw)(nil),                      // 0: splashdam.v1.Raw
 	(*Partition)(nil),                // 1: splashdam.v1.Partition
@@ -4846,16 +5094,19 @@ var file_splashdam_proto_goTypes = []any{
 	(*TraceResponse)(nil),            // 51: splashdam.v1.TraceResponse
 	(*TraceEvent)(nil),               // 52: splashdam.v1.TraceEvent
 	(*TraceGroup)(nil),               // 53: splashdam.v1.TraceGroup
-	(*SettlementsRequest)(nil),       // 54: splashdam.v1.SettlementsRequest
-	(*SettlementsResponse)(nil),      // 55: splashdam.v1.SettlementsResponse
-	(*Settlement)(nil),               // 56: splashdam.v1.Settlement
-	(*ReadSegmentRequest)(nil),       // 57: splashdam.v1.ReadSegmentRequest
-	(*ReadSegmentResponse)(nil),      // 58: splashdam.v1.ReadSegmentResponse
-	(*CopyEntriesRequest)(nil),       // 59: splashdam.v1.CopyEntriesRequest
-	(*CopyEntriesResponse)(nil),      // 60: splashdam.v1.CopyEntriesResponse
-	(*InventoryRequest)(nil),         // 61: splashdam.v1.InventoryRequest
-	(*InventoryResponse)(nil),        // 62: splashdam.v1.InventoryResponse
-	(*HeldSegment)(nil),              // 63: splashdam.v1.HeldSegment
+	(*ExplainRequest)(nil),           // 54: splashdam.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 55: splashdam.v1.ExplainResponse
+	(*LaneAhead)(nil),                // 56: splashdam.v1.LaneAhead
+	(*SettlementsRequest)(nil),       // 57: splashdam.v1.SettlementsRequest
+	(*SettlementsResponse)(nil),      // 58: splashdam.v1.SettlementsResponse
+	(*Settlement)(nil),               // 59: splashdam.v1.Settlement
+	(*ReadSegmentRequest)(nil),       // 60: splashdam.v1.ReadSegmentRequest
+	(*ReadSegmentResponse)(nil),      // 61: splashdam.v1.ReadSegmentResponse
+	(*CopyEntriesRequest)(nil),       // 62: splashdam.v1.CopyEntriesRequest
+	(*CopyEntriesResponse)(nil),      // 63: splashdam.v1.CopyEntriesResponse
+	(*InventoryRequest)(nil),         // 64: splashdam.v1.InventoryRequest
+	(*InventoryResponse)(nil),        // 65: splashdam.v1.InventoryResponse
+	(*HeldSegment)(nil),              // 66: splashdam.v1.HeldSegment
 }
 var file_splashdam_proto_depIdxs = []int32{
 	1,  // 0: splashdam.v1.Segment.partition:type_name -> splashdam.v1.Partition
@@ -4907,66 +5158,70 @@ var file_splashdam_proto_depIdxs = []int32{
 	1,  // 46: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
 	52, // 47: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
 	53, // 48: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
-	1,  // 49: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
-	56, // 50: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
-	2,  // 51: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
-	2,  // 52: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
-	2,  // 53: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
-	7,  // 54: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
-	2,  // 55: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
-	3,  // 56: splashdam.v1.InventoryResponse.node:type_name -> splashdam.v1.Incarnation
-	63, // 57: splashdam.v1.InventoryResponse.segments:type_name -> splashdam.v1.HeldSegment
-	7,  // 58: splashdam.v1.InventoryResponse.named:type_name -> splashdam.v1.Named
-	5,  // 59: splashdam.v1.HeldSegment.segment:type_name -> splashdam.v1.Segment
-	2,  // 60: splashdam.v1.HeldSegment.tail:type_name -> splashdam.v1.Position
-	2,  // 61: splashdam.v1.HeldSegment.end:type_name -> splashdam.v1.Position
-	0,  // 62: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
-	0,  // 63: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
-	6,  // 64: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
-	10, // 65: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
-	12, // 66: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
-	17, // 67: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
-	19, // 68: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
-	22, // 69: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
-	26, // 70: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
-	30, // 71: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
-	32, // 72: splashdam.v1.LogNode.Seek:input_type -> splashdam.v1.SeekRequest
-	35, // 73: splashdam.v1.LogNode.Snapshots:input_type -> splashdam.v1.SnapshotsRequest
-	39, // 74: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
-	43, // 75: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
-	45, // 76: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
-	48, // 77: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
-	50, // 78: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
-	54, // 79: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
-	57, // 80: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
-	59, // 81: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
-	61, // 82: splashdam.v1.LogNode.Inventory:input_type -> splashdam.v1.InventoryRequest
-	0,  // 83: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
-	0,  // 84: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
-	8,  // 85: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
-	11, // 86: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
-	14, // 87: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
-	18, // 88: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
-	20, // 89: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
-	23, // 90: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
-	27, // 91: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
-	31, // 92: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
-	33, // 93: splashdam.v1.LogNode.Seek:output_type -> splashdam.v1.SeekResponse
-	36, // 94: splashdam.v1.LogNode.Snapshots:output_type -> splashdam.v1.SnapshotsResponse
-	40, // 95: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
-	44, // 96: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
-	46, // 97: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
-	49, // 98: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
-	51, // 99: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
-	55, // 100: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
-	58, // 101: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
-	60, // 102: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
-	62, // 103: splashdam.v1.LogNode.Inventory:output_type -> splashdam.v1.InventoryResponse
-	83, // [83:104] is the sub-list for method output_type
-	62, // [62:83] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	1,  // 49: splashdam.v1.ExplainRequest.partition:type_name -> splashdam.v1.Partition
+	56, // 50: splashdam.v1.ExplainResponse.ahead:type_name -> splashdam.v1.LaneAhead
+	1,  // 51: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
+	59, // 52: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
+	2,  // 53: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
+	2,  // 54: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
+	2,  // 55: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
+	7,  // 56: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
+	2,  // 57: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
+	3,  // 58: splashdam.v1.InventoryResponse.node:type_name -> splashdam.v1.Incarnation
+	66, // 59: splashdam.v1.InventoryResponse.segments:type_name -> splashdam.v1.HeldSegment
+	7,  // 60: splashdam.v1.InventoryResponse.named:type_name -> splashdam.v1.Named
+	5,  // 61: splashdam.v1.HeldSegment.segment:type_name -> splashdam.v1.Segment
+	2,  // 62: splashdam.v1.HeldSegment.tail:type_name -> splashdam.v1.Position
+	2,  // 63: splashdam.v1.HeldSegment.end:type_name -> splashdam.v1.Position
+	0,  // 64: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
+	0,  // 65: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
+	6,  // 66: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
+	10, // 67: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
+	12, // 68: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
+	17, // 69: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
+	19, // 70: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
+	22, // 71: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
+	26, // 72: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
+	30, // 73: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
+	32, // 74: splashdam.v1.LogNode.Seek:input_type -> splashdam.v1.SeekRequest
+	35, // 75: splashdam.v1.LogNode.Snapshots:input_type -> splashdam.v1.SnapshotsRequest
+	39, // 76: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
+	43, // 77: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
+	45, // 78: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
+	48, // 79: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
+	50, // 80: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
+	54, // 81: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
+	57, // 82: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
+	60, // 83: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
+	62, // 84: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
+	64, // 85: splashdam.v1.LogNode.Inventory:input_type -> splashdam.v1.InventoryRequest
+	0,  // 86: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
+	0,  // 87: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
+	8,  // 88: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
+	11, // 89: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
+	14, // 90: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
+	18, // 91: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
+	20, // 92: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
+	23, // 93: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
+	27, // 94: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
+	31, // 95: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
+	33, // 96: splashdam.v1.LogNode.Seek:output_type -> splashdam.v1.SeekResponse
+	36, // 97: splashdam.v1.LogNode.Snapshots:output_type -> splashdam.v1.SnapshotsResponse
+	40, // 98: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
+	44, // 99: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
+	46, // 100: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
+	49, // 101: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
+	51, // 102: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
+	55, // 103: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
+	58, // 104: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
+	61, // 105: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
+	63, // 106: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
+	65, // 107: splashdam.v1.LogNode.Inventory:output_type -> splashdam.v1.InventoryResponse
+	86, // [86:108] is the sub-list for method output_type
+	64, // [64:86] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_splashdam_proto_init() }
@@ -4974,13 +5229,14 @@ func file_splashdam_proto_init() {
 	if File_splashdam_proto != nil {
 		return
 	}
+	file_splashdam_proto_msgTypes[55].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_splashdam_proto_rawDesc), len(file_splashdam_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   64,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

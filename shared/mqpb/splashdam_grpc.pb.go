@@ -39,6 +39,7 @@ const (
 	LogNode_ListScheduled_FullMethodName    = "/splashdam.v1.LogNode/ListScheduled"
 	LogNode_FindScheduled_FullMethodName    = "/splashdam.v1.LogNode/FindScheduled"
 	LogNode_Trace_FullMethodName            = "/splashdam.v1.LogNode/Trace"
+	LogNode_Explain_FullMethodName          = "/splashdam.v1.LogNode/Explain"
 	LogNode_Settlements_FullMethodName      = "/splashdam.v1.LogNode/Settlements"
 	LogNode_ReadSegment_FullMethodName      = "/splashdam.v1.LogNode/ReadSegment"
 	LogNode_CopyEntries_FullMethodName      = "/splashdam.v1.LogNode/CopyEntries"
@@ -76,6 +77,8 @@ type LogNodeClient interface {
 	ListScheduled(ctx context.Context, in *ListScheduledRequest, opts ...grpc.CallOption) (*ListScheduledResponse, error)
 	FindScheduled(ctx context.Context, in *FindScheduledRequest, opts ...grpc.CallOption) (*FindScheduledResponse, error)
 	Trace(ctx context.Context, in *TraceRequest, opts ...grpc.CallOption) (*TraceResponse, error)
+	// Explain says why a message is not delivered to a group now.
+	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error)
 	// Settlements answers the newest settlements of a group that have a reason, newest first.
 	Settlements(ctx context.Context, in *SettlementsRequest, opts ...grpc.CallOption) (*SettlementsResponse, error)
 	// ReadSegment reads encoded entries of a segment that this node holds, for the leader of its
@@ -272,6 +275,16 @@ func (c *logNodeClient) Trace(ctx context.Context, in *TraceRequest, opts ...grp
 	return out, nil
 }
 
+func (c *logNodeClient) Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainResponse)
+	err := c.cc.Invoke(ctx, LogNode_Explain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *logNodeClient) Settlements(ctx context.Context, in *SettlementsRequest, opts ...grpc.CallOption) (*SettlementsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SettlementsResponse)
@@ -343,6 +356,8 @@ type LogNodeServer interface {
 	ListScheduled(context.Context, *ListScheduledRequest) (*ListScheduledResponse, error)
 	FindScheduled(context.Context, *FindScheduledRequest) (*FindScheduledResponse, error)
 	Trace(context.Context, *TraceRequest) (*TraceResponse, error)
+	// Explain says why a message is not delivered to a group now.
+	Explain(context.Context, *ExplainRequest) (*ExplainResponse, error)
 	// Settlements answers the newest settlements of a group that have a reason, newest first.
 	Settlements(context.Context, *SettlementsRequest) (*SettlementsResponse, error)
 	// ReadSegment reads encoded entries of a segment that this node holds, for the leader of its
@@ -413,6 +428,9 @@ func (UnimplementedLogNodeServer) FindScheduled(context.Context, *FindScheduledR
 }
 func (UnimplementedLogNodeServer) Trace(context.Context, *TraceRequest) (*TraceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Trace not implemented")
+}
+func (UnimplementedLogNodeServer) Explain(context.Context, *ExplainRequest) (*ExplainResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
 }
 func (UnimplementedLogNodeServer) Settlements(context.Context, *SettlementsRequest) (*SettlementsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Settlements not implemented")
@@ -731,6 +749,24 @@ func _LogNode_Trace_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _LogNode_Explain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LogNodeServer).Explain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: LogNode_Explain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LogNodeServer).Explain(ctx, req.(*ExplainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _LogNode_Settlements_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SettlementsRequest)
 	if err := dec(in); err != nil {
@@ -869,6 +905,10 @@ var LogNode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Trace",
 			Handler:    _LogNode_Trace_Handler,
+		},
+		{
+			MethodName: "Explain",
+			Handler:    _LogNode_Explain_Handler,
 		},
 		{
 			MethodName: "Settlements",
