@@ -46,6 +46,7 @@ func (g *Gateway) controlRoutes() []route {
 		{http.MethodGet, group + "/messages", g.handleHeldMessages, []string{"state", "partition", "limit", "cursor"}},
 		{http.MethodGet, message, g.handleMessage, []string{"raw", "encoding"}},
 		{http.MethodGet, message + "/trace", g.handleTrace, nil},
+		{http.MethodGet, message + "/explain", g.handleExplain, []string{"group"}},
 		{http.MethodGet, "/v1/cluster", g.handleCluster, nil},
 		{http.MethodGet, "/livez", g.handleLive, nil},
 		{http.MethodGet, "/readyz", g.handleReady, nil},

@@ -107,6 +107,7 @@ func TestRealTrafficFitsTheDocument(t *testing.T) {
 	for _, path := range []string{"/v1/topics", "/v1/topics/orders", "/v1/topics/orders/groups", "/v1/topics/orders/groups/billing",
 		"/v1/topics/orders/groups/billing/messages?state=leased", "/v1/topics/orders/groups/billing/dead",
 		"/v1/topics/orders/messages?from=earliest&limit=2", "/v1/messages/" + one.ID, "/v1/messages/" + one.ID + "/trace",
+		"/v1/messages/" + one.ID + "/explain?group=billing",
 		"/v1/cluster", "/livez", "/readyz"} {
 		l.call(200, "GET", path, "")
 	}

@@ -164,6 +164,12 @@ func (c *Client) Trace(ctx context.Context, id string) (api.Trace, error) {
 	return fetch[api.Trace](ctx, c, http.MethodGet, pathOf("messages", id, "trace"), nil, true)
 }
 
+// Explain says why a message is not delivered to a group now.
+func (c *Client) Explain(ctx context.Context, id, group string) (api.Explanation, error) {
+	q := url.Values{"group": {group}}
+	return fetch[api.Explanation](ctx, c, http.MethodGet, withQuery(pathOf("messages", id, "explain"), q), nil, true)
+}
+
 // DrainNode asks for a log node to be emptied (drain), or to be used again. It answers what the node leads and holds now.
 func (c *Client) DrainNode(ctx context.Context, node string, drain bool) (api.NodeInfo, error) {
 	method := http.MethodPost

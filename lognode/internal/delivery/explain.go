@@ -106,9 +106,9 @@ func (g *group) explainReady(e *Explanation, h HeldMessage, q Question) {
 	case fresh && g.m.freshRoom(g) == 0 && g.seenCount() > 0:
 		e.Because = "the state of the partition's groups is full: settle what is out"
 	case room == 0:
-		e.Because = fmt.Sprintf("max_in_flight is reached: %d messages are leased", g.count[StateLeased])
+		e.Because = fmt.Sprintf("max_in_flight is reached: %s leased", countOf(g.count[StateLeased]))
 	case g.laneFull(h.Lane):
-		e.Because = fmt.Sprintf("lane %s has its share of max_in_flight: %d messages are leased", h.Lane, g.inLane[h.Lane][StateLeased])
+		e.Because = fmt.Sprintf("lane %s has its share of max_in_flight: %s leased", h.Lane, countOf(g.inLane[h.Lane][StateLeased]))
 	case q.Now-q.Asked > askedLately:
 		e.Because = "no consumer has asked for messages since " + clock(q.Asked)
 	case fresh && h.Offset >= g.limit():
@@ -207,7 +207,7 @@ func ExplainEvents(events []Event) Explanation {
 	e := Explanation{State: state, Since: how.At, Attempt: max(how.Attempt, last.Attempt), Consumer: last.Consumer, Reason: how.Reason}
 	e.Because = strings.ReplaceAll(text, "$at", clock(how.At))
 	if how.Type == EventAcknowledged {
-		e.Because = nameOr(last.Consumer, "a consumer") + e.Because
+		e.Because, e.Reason = nameOr(last.Consumer, "a consumer")+e.Because, ""
 	}
 	if how.Type == EventDeadRemoved || how.Type == EventSeek {
 		e.Because += because(how.Reason)
@@ -261,4 +261,11 @@ func nameOr(name, other string) string {
 		return other
 	}
 	return name
+}
+
+func countOf(messages int) string {
+	if messages == 1 {
+		return "1 message is"
+	}
+	return fmt.Sprintf("%d messages are", messages)
 }
