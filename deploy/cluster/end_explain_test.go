@@ -56,9 +56,9 @@ func TestEndExplain(t *testing.T) {
 		t.Errorf("paused: %+v", e)
 	}
 
-	var later struct{ ID string }
-	one.call(201, "POST", "/v1/topics/explain/messages", `{"value":"v","delay":"1h"}`, &later)
-	if e := ask(later.ID, "g"); e.State != "scheduled" || !strings.HasPrefix(e.Because, "it is not due until ") || e.Until == "" {
+	var later struct{ Results []struct{ ID string } }
+	one.call(200, "POST", "/v1/topics/explain/messages/batch", `{"messages":[{"value":"v","delay":"1h"}]}`, &later)
+	if e := ask(later.Results[0].ID, "g"); e.State != "scheduled" || !strings.HasPrefix(e.Because, "it is not due until ") || e.Until == "" {
 		t.Errorf("scheduled: %+v", e)
 	}
 	one.call(404, "GET", "/v1/messages/"+got[0].ID+"/explain?group=none", "", nil)
