@@ -97,7 +97,15 @@ func ExplainDue(now, due int64) Explanation {
 
 // explainReady says what keeps a ready message: the first thing that would have to change, and what goes before it.
 func (g *group) explainReady(e *Explanation, h HeldMessage, q Question) {
-	e.Ahead = g.ahead(h)
+	parked := g.parkedFrom(0)
+	for i := range parked {
+		if p := &parked[i]; p.Offset == h.Offset {
+			e.State, e.Behind = ExplainParked, p.Behind
+			e.Because = fmt.Sprintf("an earlier message of its key, at offset %d, is %s", p.Behind, g.held(p.Behind).State)
+			return
+		}
+	}
+	e.Ahead = g.ahead(h, parked)
 	fresh := g.out[h.Offset] == nil
 	room, why := g.m.limit(g, MaxReceive)
 	switch {
@@ -113,6 +121,8 @@ func (g *group) explainReady(e *Explanation, h HeldMessage, q Question) {
 		e.Because = "no consumer has asked for messages since " + clock(q.Asked)
 	case fresh && h.Offset >= g.limit():
 		e.Because = "the group's filter has not looked at it yet"
+	case g.m.Unlooked(q.Group, h.Offset):
+		e.Because = fmt.Sprintf("%d messages before it wait behind others of their keys, as many as may", g.keyed.parked())
 	}
 	first := goFirst(&e.Ahead)
 	switch {
@@ -147,17 +157,26 @@ func goFirst(ahead *[mq.Lanes]uint64) string {
 }
 
 // ahead is how many ready messages go before a ready one. In its lane: those with lower offsets. Of the lanes above it,
-// if they are strict, all; by weight, what they give while its lane gives those before it and itself.
-func (g *group) ahead(h HeldMessage) (n [mq.Lanes]uint64) {
+// if they are strict, all; by weight, what they give while its lane gives those before it and itself. What is parked is
+// not ready.
+func (g *group) ahead(h HeldMessage, parked []HeldMessage) (n [mq.Lanes]uint64) {
+	var waits [mq.Lanes]uint64
+	for i := range parked {
+		if p := &parked[i]; p.Lane != h.Lane || p.Offset < h.Offset {
+			waits[p.Lane]++
+		}
+	}
 	n[h.Lane] = g.freshBelow(h.Lane, h.Offset)
 	for off, x := range g.out {
 		if x.state == StateReady && x.lane == h.Lane && off < h.Offset {
 			n[h.Lane]++
 		}
 	}
+	n[h.Lane] -= min(n[h.Lane], waits[h.Lane])
 	weights := &g.Settings.Lanes
 	for l := range mq.Lane(mq.Lanes) {
 		all := g.left[l] + uint64(g.inLane[l][StateReady])
+		all -= min(all, waits[l])
 		switch {
 		case l == h.Lane || all == 0:
 		case !weights.Strict():

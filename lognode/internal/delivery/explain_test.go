@@ -191,3 +191,21 @@ func TestExplainDue(t *testing.T) {
 		t.Errorf("at the time: %+v", e)
 	}
 }
+
+// In a group that orders by key a message says which earlier one it waits for, and does not count those that wait too.
+func TestExplainParked(t *testing.T) {
+	j := newJournal(t)
+	j.group(1, byKey)
+	j.keyed("a", "a", "b", "b", "c")
+	j.offsets([]uint64{0, 2, 4}, j.receive(1, 9, 1))
+	j.m.Return(j.now, 1, 1, 4) // c=4 is ready again: a=1 and b=3 are before it, and parked
+	for off, want := range map[uint64]Explanation{
+		1: {State: ExplainParked, Behind: 0, Because: "an earlier message of its key, at offset 0, is leased"},
+		3: {State: ExplainParked, Behind: 2, Because: "an earlier message of its key, at offset 2, is leased"},
+		4: {State: "ready", Because: "it is next: it goes to the next consumer that asks"},
+	} {
+		if got := j.explains(off); !reflect.DeepEqual(got, want) {
+			t.Errorf("offset %d: got  %+v\nwant %+v", off, got, want)
+		}
+	}
+}
