@@ -6,9 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // The forms in which a webhook sends a message.
@@ -163,6 +166,29 @@ func checkWebhookURL(text string) error {
 		return errors.New("must hold no user and password; put them into headers")
 	case u.Fragment != "":
 		return errors.New("must have no fragment (#)")
+	}
+	if n, err := strconv.Atoi(u.Port()); u.Port() != "" && (err != nil || n < 1 || n > 65535) {
+		return fmt.Errorf("has a port from 1 to 65535, not %.20s", u.Port())
+	}
+	return checkWebhookHost(u.Hostname())
+}
+
+// checkWebhookHost refuses numbers that some resolvers take for an IPv4 address and others for a name (2130706433,
+// 0x7f.1, 127.1): no name ends in a number, and who means an address can write it as one.
+func checkWebhookHost(host string) error {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil
+	}
+	host = strings.TrimSuffix(host, ".")
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	notDigit := func(r rune) bool { return !unicode.IsDigit(r) }
+	switch {
+	case len(host) > 253:
+		return errors.New("names a host of at most 253 bytes")
+	case last == "":
+		return errors.New("must name a host")
+	case strings.IndexFunc(last, notDigit) < 0, strings.HasPrefix(strings.ToLower(last), "0x"):
+		return fmt.Errorf("must name a host by its name, or by an address like 192.0.2.1, not by %.60q", host)
 	}
 	return nil
 }
