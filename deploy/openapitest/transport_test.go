@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	topicList = `{"topics":[{"name":"a","state":"ready","created":"2026-01-01T00:00:00Z","messages":1,"bytes":2,"publish_rate":0,"deliver_rate":0.5,"partition_count":4}]}`
+	topicList = `{"topics":[{"name":"a","state":"ready","created":"2026-01-01T00:00:00Z","messages":1,"bytes":2,"scheduled":0,"publish_rate":0,"deliver_rate":0.5,"partition_count":4}]}`
 	problem   = `{"type":"urn:splashdam:error:topic_not_found","title":"There is none.","status":404,"code":"topic_not_found","retryable":false,"request_id":"1"}`
 	received  = `{"messages":[{"id":"EAEAAA","partition":0,"offset":0,"value":"x","encoding":"utf8","lane":"normal","timestamp":"2026-01-01T00:00:00.5Z","receipt":"r","fence":"00000000000000010000000000000001","attempt":1,"lease_expires_at":"2026-01-01T00:00:30Z"}]}`
 )
