@@ -23,6 +23,8 @@ type reader struct {
 	delivered func(consumer int, d *client.Delivery, fence uint64) // before anything is done with it
 	settling  func(d *client.Delivery)                             // before an acknowledgement is sent
 	acked     func(d *client.Delivery, fence uint64)               // it was answered with success
+	// rejectEvery: one in so many deliveries is rejected; 0 for none.
+	rejectEvery int
 }
 
 // any is the group that gets everything in any order.
@@ -45,15 +47,28 @@ func (tr *traffic) any() reader {
 		}}
 }
 
-// byKey is the group that orders by key.
-func (tr *traffic) byKey() reader {
-	return reader{group: orderedGroup, settling: tr.order.settling, acked: tr.order.ack,
+// byOrder is a group that orders by key.
+func (tr *traffic) byOrder(o *order) reader {
+	return reader{group: o.group, settling: o.settling, acked: o.ack,
 		delivered: func(_ int, d *client.Delivery, fence uint64) {
-			tr.order.file(d, fence, tr.timed.mayExpire(d.Value))
-			if _, _, ok := tr.timed.parse(d.Value); ok {
-				tr.timed.file(d)
-			}
+			o.file(d, fence, tr.timed.mayExpire(d.Value))
+			tr.fileTimed(d)
 		}}
+}
+
+// rejecting is the group that rejects at random.
+func (tr *traffic) rejecting() reader {
+	return reader{group: deadGroup, settling: func(*client.Delivery) {}, acked: tr.rejected.ack, rejectEvery: rejectEvery,
+		delivered: func(_ int, d *client.Delivery, fence uint64) {
+			tr.rejected.file(d, fence)
+			tr.fileTimed(d)
+		}}
+}
+
+func (tr *traffic) fileTimed(d *client.Delivery) {
+	if _, _, ok := tr.timed.parse(d.Value); ok {
+		tr.timed.file(d)
+	}
 }
 
 // consume receives, files and settles until ctx ends.
@@ -85,7 +100,7 @@ type delivered struct {
 // work files deliveries before it settles them.
 func (tr *traffic) work(ctx context.Context, number int, r reader, got []client.Delivery, seen *int) {
 	var request api.SettleRequest
-	var acks []delivered
+	var acks, rejects []delivered
 	for i := range got {
 		m := &got[i]
 		fence, err := checker.ParseFence(m.Fence)
@@ -98,22 +113,28 @@ func (tr *traffic) work(ctx context.Context, number int, r reader, got []client.
 			request.Nack = append(request.Nack, api.NackItem{Receipt: m.Receipt, Delay: &delay, Reason: "chaos"})
 			continue
 		}
+		if r.rejectEvery > 0 && *seen%r.rejectEvery == 1 {
+			request.Reject = append(request.Reject, api.RejectItem{Receipt: m.Receipt, Reason: "chaos"})
+			rejects = append(rejects, delivered{m, fence})
+			continue
+		}
 		request.Ack = append(request.Ack, m.Receipt)
 		acks = append(acks, delivered{m, fence})
 	}
 	if len(got) > 0 {
-		tr.settle(ctx, number, r, request, acks)
+		tr.settle(ctx, number, r, request, acks, rejects)
 	}
 }
 
 // settle sends until it is answered or the leases are over: settling twice is harmless. Only an ack that was
 // answered with success is filed as one.
-func (tr *traffic) settle(ctx context.Context, number int, r reader, request api.SettleRequest, acks []delivered) {
+func (tr *traffic) settle(ctx context.Context, number int, r reader, request api.SettleRequest, acks, rejects []delivered) {
 	ctx, cancel := context.WithTimeout(ctx, lease)
 	defer cancel()
 	for _, a := range acks {
 		r.settling(a.Delivery)
 	}
+	began := tr.rejected.began()
 	for try := number; ctx.Err() == nil; try++ {
 		results, err := tr.one[try%len(tr.one)].Settle(ctx, request)
 		again := err != nil
@@ -126,6 +147,8 @@ func (tr *traffic) settle(ctx context.Context, number int, r reader, request api
 				again = again || retryable(err)
 			} else if i < len(acks) {
 				r.acked(acks[i].Delivery, acks[i].fence)
+			} else if at := i - len(acks) - len(request.Nack); at >= 0 {
+				tr.rejected.reject(rejects[at].Delivery, began)
 			}
 		}
 		if !again {

@@ -27,17 +27,23 @@ func (r *rig) judge(ctx context.Context) {
 	if left > 0 {
 		stuck = r.stuck(ctx, group)
 	}
-	behind := r.drained(ctx, group) + r.drained(ctx, orderedGroup)
+	behind := ""
+	for _, g := range []string{group, orderedGroup, assignedGroup, deadGroup} {
+		behind += r.drained(ctx, g)
+	}
 	r.traffic.stopConsuming()
 	r.traffic.consumers.Wait()
 	report := r.traffic.check.Finish()
 	r.traffic.order.finish()
+	r.traffic.assigned.finish()
 	first := r.read(ctx, "at the end")
 	if err := killEverything(r, ctx); err != nil {
 		r.t.Errorf("the last restart: %v", err)
 	}
 	second := r.read(ctx, "after a last restart of everything")
-	r.traffic.order.compare(first.places)
+	for _, c := range []*coverage{&r.traffic.order.coverage, &r.traffic.assigned.coverage, &r.traffic.rejected.coverage} {
+		c.compare(first.places)
+	}
 	if first.read != second.read {
 		r.t.Errorf("%d messages were read, and %d after a restart of everything", first.read, second.read)
 	}
@@ -53,7 +59,9 @@ func (r *rig) judge(ctx context.Context) {
 		report.TwoValues+first.twoValues+second.twoValues, report.CameBack, report.OutOfOrder+report.KeyMoved)
 	fmt.Fprintf(&b, "delivered %d, redelivered %d, stored twice after an unknown outcome %d, acked %d, not acked at the end %d\n",
 		report.Delivered, report.Redelivered, report.Copies, report.Acked, left)
-	fmt.Fprintf(&b, "known again by their idempotency keys: %d; ordered by key: %s\n", r.traffic.duplicates.Load(), r.traffic.order)
+	fmt.Fprintf(&b, "known again by their idempotency keys: %d\n", r.traffic.duplicates.Load())
+	fmt.Fprintf(&b, "ordered by key: %s\nwith members: %s\n", r.traffic.order, r.traffic.assigned)
+	fmt.Fprintf(&b, "rejecting: %s, %d rejected, %d redriven\n", &r.traffic.rejected.coverage, r.traffic.rejected.rejects, r.traffic.rejected.moved)
 	fmt.Fprintf(&b, "with times: %s\n", r.traffic.timed)
 	fmt.Fprintf(&b, "longest write gap %s\n", r.longest())
 	fmt.Fprintf(&b, "errors that clients saw: %v\n", r.traffic.errors)
@@ -84,7 +92,7 @@ func (r *rig) drained(ctx context.Context, group string) string {
 	defer cancel()
 	for wait.Err() == nil {
 		g, err := r.any.Group(wait, r.traffic.topic, group)
-		if err == nil && !g.Partial && g.Lag == 0 && g.Scheduled == 0 {
+		if err == nil && !g.Partial && g.Lag == 0 && g.Dead == 0 && g.Scheduled == 0 {
 			return ""
 		}
 		pause(wait, 100*time.Millisecond)

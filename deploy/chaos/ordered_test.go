@@ -5,19 +5,31 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/client"
 )
 
-const orderedGroup = "by-key"
+// Groups beside the one that takes everything as it comes.
+const (
+	orderedGroup  = "by-key"    // orders by key
+	assignedGroup = "by-member" // orders by key, for members that come and go
+	deadGroup     = "rejecting" // rejects at random; its dead letters are redriven
+)
 
-// makeOrdered makes the group that orders by key. Nothing dies in it: a dead letter would let the next of its key go.
-func makeOrdered(ctx context.Context, c *client.Client, topic string) error {
-	ordering, attempts := "key", 0
-	_, err := c.PutGroup(ctx, topic, orderedGroup, api.GroupInput{Ordering: &ordering, MaxAttempts: &attempts})
-	return err
+// makeGroups makes them. Nothing dies in the first two: a dead letter would let the next of its key go.
+func makeGroups(ctx context.Context, c *client.Client, topic string) error {
+	ordering, assigned, attempts := "key", "assigned", 0
+	for name, in := range map[string]api.GroupInput{
+		orderedGroup:  {Ordering: &ordering, MaxAttempts: &attempts},
+		assignedGroup: {Ordering: &ordering, MaxAttempts: &attempts, Mode: &assigned},
+		deadGroup:     {MaxAttempts: &attempts},
+	} {
+		if _, err := c.PutGroup(ctx, topic, name, in); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // given is a delivery of a key's message.
@@ -35,32 +47,19 @@ type keyed struct {
 // answers on their way. Its rules: in the order of fences the offsets of a key never go back; a message is
 // delivered only when the acknowledgement of the one before it was at least sent; what was acknowledged stays away.
 type order struct {
-	broke func(format string, args ...any)
-
-	mu        sync.Mutex
-	keys      map[string]*keyed
-	seen      map[place]uint64 // the fence under which it was acknowledged; 0 while it was only delivered
-	delivered int
-	again     int
+	coverage
+	keys map[string]*keyed
 }
 
-func newOrder(broke func(string, ...any)) *order {
-	return &order{broke: broke, keys: map[string]*keyed{}, seen: map[place]uint64{}}
+func newOrder(group string, broke func(string, ...any)) *order {
+	return &order{coverage: coverage{group: group, broke: broke, seen: map[place]uint64{}}, keys: map[string]*keyed{}}
 }
 
 // file judges a delivery. free says that the message may expire: it then lets the next one go without more.
 func (o *order) file(d *client.Delivery, fence uint64, free bool) {
+	o.coverage.file(d, fence)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.delivered++
-	if d.Attempt > 1 {
-		o.again++
-	}
-	here := place{d.Partition, d.Offset}
-	if at := o.seen[here]; at > 0 && fence >= at {
-		o.broke("%s: %d/%d was delivered after it had been acknowledged", orderedGroup, d.Partition, d.Offset)
-	}
-	o.seen[here] = max(o.seen[here], 0)
 	if d.Key == nil {
 		return
 	}
@@ -71,7 +70,7 @@ func (o *order) file(d *client.Delivery, fence uint64, free bool) {
 	}
 	now := given{fence, d.Offset}
 	if len(k.given) > 0 && fence > k.last.fence && d.Offset != k.last.offset && !k.settling {
-		o.broke("%s: %s: %d/%d was delivered while offset %d was out", orderedGroup, d.Key, d.Partition, d.Offset, k.last.offset)
+		o.broke("%s: %s: %d/%d was delivered while offset %d was out", o.group, d.Key, d.Partition, d.Offset, k.last.offset)
 	}
 	if len(k.given) == 0 || fence > k.last.fence {
 		k.settling = free || k.settling && d.Offset == k.last.offset
@@ -89,13 +88,6 @@ func (o *order) settling(d *client.Delivery) {
 	}
 }
 
-func (o *order) ack(d *client.Delivery, fence uint64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	at := place{d.Partition, d.Offset}
-	o.seen[at] = max(o.seen[at], fence)
-}
-
 // finish looks at each key's deliveries in the order in which they were handed out.
 func (o *order) finish() {
 	o.mu.Lock()
@@ -104,23 +96,12 @@ func (o *order) finish() {
 		slices.SortFunc(k.given, func(a, b given) int { return cmp.Compare(a.fence, b.fence) })
 		for i := 1; i < len(k.given); i++ {
 			if k.given[i].offset < k.given[i-1].offset {
-				o.broke("%s: %s: offset %d was delivered after offset %d", orderedGroup, name, k.given[i].offset, k.given[i-1].offset)
+				o.broke("%s: %s: offset %d was delivered after offset %d", o.group, name, k.given[i].offset, k.given[i-1].offset)
 			}
 		}
 	}
 }
 
-// compare finds what the journals hold and the group never got, though it says that all is settled.
-func (o *order) compare(places []place) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, at := range places {
-		if _, ok := o.seen[at]; !ok {
-			o.broke("%s: %d/%d was never delivered", orderedGroup, at.partition, at.offset)
-		}
-	}
-}
-
 func (o *order) String() string {
-	return fmt.Sprintf("%d keys, %d deliveries of %d messages, %d of them not the first", len(o.keys), o.delivered, len(o.seen), o.again)
+	return fmt.Sprintf("%d keys, %s", len(o.keys), &o.coverage)
 }

@@ -70,8 +70,8 @@ func newRig(t *testing.T, seed uint64, small bool, every time.Duration) *rig {
 	if _, err := r.any.CreateTopic(ctx, topic, api.TopicInput{Partitions: &count}); err != nil {
 		t.Fatalf("making the topic: %v (logs in %s)", err, r.dir)
 	}
-	if err := makeOrdered(ctx, r.any, topic); err != nil {
-		t.Fatalf("making a group: %v (logs in %s)", err, r.dir)
+	if err := makeGroups(ctx, r.any, topic); err != nil {
+		t.Fatalf("making the groups: %v (logs in %s)", err, r.dir)
 	}
 	if r.traffic, err = newTraffic(r.cluster.URLs(), topic, seed, partitions, every); err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func TestOrderJudge(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var f found
-			o := newOrder(f.broke)
+			o := newOrder(orderedGroup, f.broke)
 			for _, e := range c.events {
 				d := &client.Delivery{Key: []byte("k"), Offset: e.offset}
 				if e.get {
@@ -64,7 +64,7 @@ func TestOrderJudge(t *testing.T) {
 // TestOrderJudgeMisses: what is in a journal and was never delivered is found.
 func TestOrderJudgeMisses(t *testing.T) {
 	var f found
-	o := newOrder(f.broke)
+	o := newOrder(orderedGroup, f.broke)
 	o.file(&client.Delivery{Offset: 3}, 1, false)
 	o.compare([]place{{0, 3}})
 	f.want(t, "")
@@ -123,5 +123,23 @@ func TestTimedJudge(t *testing.T) {
 			s.finish()
 			f.want(t, c.want)
 		})
+	}
+}
+
+// TestRejectedJudge: what was rejected may come back after a redrive was begun, and not before.
+func TestRejectedJudge(t *testing.T) {
+	for _, redrive := range []bool{true, false} {
+		var f found
+		s := newRejected(f.broke)
+		d := &client.Delivery{Offset: 3}
+		s.file(d, 1)
+		s.reject(d, s.began())
+		want := "not redriven"
+		if redrive {
+			s.begin()
+			want = ""
+		}
+		s.file(d, 2)
+		f.want(t, want)
 	}
 }

@@ -13,16 +13,17 @@ import (
 
 // traffic are the producers and consumers of a run, and what they saw.
 type traffic struct {
-	topic  string
-	seed   uint64
-	every  time.Duration    // between the publishes of a producer
-	one    []*client.Client // one for each gateway: what is sent once goes through one
-	check  *checker.Checker
-	ledger *ledger
-	gaps   *gaps
-	order  *order
-	timed  *timed
-	full   atomic.Bool // the checker's bound is reached
+	topic           string
+	seed            uint64
+	every           time.Duration    // between the publishes of a producer
+	one             []*client.Client // one for each gateway: what is sent once goes through one
+	check           *checker.Checker
+	ledger          *ledger
+	gaps            *gaps
+	order, assigned *order
+	rejected        *rejected
+	timed           *timed
+	full            atomic.Bool // the checker's bound is reached
 	// duplicates counts messages that were known again.
 	duplicates atomic.Int64
 
@@ -40,7 +41,8 @@ func newTraffic(urls []string, topic string, seed uint64, partitions int, every 
 	tr := &traffic{topic: topic, seed: seed, every: every, ledger: newLedger(), errors: map[string]int{},
 		gaps:  newGaps(partitions, time.Now()),
 		check: checker.New(checker.Options{Run: uint32(seed), Fresh: true, Disturbed: true})}
-	tr.order = newOrder(tr.broke)
+	tr.order, tr.assigned = newOrder(orderedGroup, tr.broke), newOrder(assignedGroup, tr.broke)
+	tr.rejected = newRejected(tr.broke)
 	tr.timed = &timed{run: uint32(seed), broke: tr.broke}
 	for _, url := range urls {
 		c, err := client.New(client.Options{Servers: []string{url}, Retry: client.Retry{Attempts: 1}})
@@ -67,9 +69,12 @@ func (tr *traffic) start(ctx context.Context, consumers int) {
 	for i := range consumers {
 		tr.consumers.Go(func() { tr.consume(consuming, i, tr.any()) })
 		if i%2 == 0 {
-			tr.consumers.Go(func() { tr.consume(consuming, i, tr.byKey()) })
+			tr.consumers.Go(func() { tr.consume(consuming, i, tr.byOrder(tr.order)) })
+			tr.consumers.Go(func() { tr.consume(consuming, i, tr.rejecting()) })
+			tr.consumers.Go(func() { tr.member(consuming, i) })
 		}
 	}
+	tr.consumers.Go(func() { tr.redrive(consuming) })
 }
 
 // drain ends the producers and waits until everything that is stored is acknowledged, and a little longer for
