@@ -18,6 +18,7 @@ func TestChaos(t *testing.T) {
 	smoke := *flags.chaos == 0
 	r := newRig(t, seed, !smoke, 15*time.Millisecond)
 	ctx := t.Context()
+	r.mix(ctx)
 	if err := r.calm(ctx); err != nil {
 		t.Fatalf("before any fault: %v", err)
 	}

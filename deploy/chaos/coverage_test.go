@@ -39,6 +39,16 @@ func (c *coverage) ack(d *client.Delivery, fence uint64) {
 	c.seen[at] = max(c.seen[at], fence)
 }
 
+// compare holds what the journals hold against what the groups got.
+func (tr *traffic) compare(places []place) {
+	if len(tr.mixed) == 0 {
+		return
+	}
+	for _, c := range []*coverage{&tr.order.coverage, &tr.assigned.coverage, &tr.rejected.coverage} {
+		c.compare(places)
+	}
+}
+
 // compare finds what the journals hold and the group never got, though it says that all is settled.
 func (c *coverage) compare(places []place) {
 	c.mu.Lock()

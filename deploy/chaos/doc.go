@@ -7,9 +7,10 @@
 //	go test ./deploy/chaos -run Failovers -failovers 50 -timeout 60m -v   write gaps by kind of failover
 //
 // The load mixes all that a topic can do: lanes, keys, idempotency keys with retries and with repeats long after,
-// delays and delivery times that are cancelled and moved, TTLs; one group takes everything in any order, one orders by
-// key. Each promise has a judge that knows only what clients saw: package checker and the ledger (lost, invented,
-// two values, stored twice), order (keys), timed (never early, once, cancelled, expired).
+// delays and delivery times that are cancelled and moved, TTLs. One group takes everything in any order, one orders by
+// key, one does so for members that join, leave and die, one rejects and has its dead letters redriven. Each promise
+// has a judge that knows only what clients saw: package checker and the ledger (lost, invented, two values, stored
+// twice), order (keys), coverage and rejected (dead letters), timed (never early, once, cancelled, expired).
 //
 // The seed is printed and -chaos-seed sets it: the same faults come in the same order, at about the same times.
 //

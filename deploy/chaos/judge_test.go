@@ -28,7 +28,7 @@ func (r *rig) judge(ctx context.Context) {
 		stuck = r.stuck(ctx, group)
 	}
 	behind := ""
-	for _, g := range []string{group, orderedGroup, assignedGroup, deadGroup} {
+	for _, g := range append([]string{group}, r.traffic.mixed...) {
 		behind += r.drained(ctx, g)
 	}
 	r.traffic.stopConsuming()
@@ -41,9 +41,7 @@ func (r *rig) judge(ctx context.Context) {
 		r.t.Errorf("the last restart: %v", err)
 	}
 	second := r.read(ctx, "after a last restart of everything")
-	for _, c := range []*coverage{&r.traffic.order.coverage, &r.traffic.assigned.coverage, &r.traffic.rejected.coverage} {
-		c.compare(first.places)
-	}
+	r.traffic.compare(first.places)
 	if first.read != second.read {
 		r.t.Errorf("%d messages were read, and %d after a restart of everything", first.read, second.read)
 	}

@@ -16,6 +16,7 @@ const rejectEvery = 30
 type rejected struct {
 	coverage
 	redrives int           // begun
+	running  bool          // the last of them
 	dead     map[place]int // redrives that were begun when it was rejected
 	rejects  int
 	moved    uint64 // dead letters that redrives said to have moved
@@ -38,10 +39,14 @@ func (s *rejected) file(d *client.Delivery, fence uint64) {
 	delete(s.dead, at)
 }
 
-// began is how many redrives were begun: what is rejected from now on waits for another one.
+// began is how many redrives were begun: what is rejected from now on waits for another one. While one runs it may
+// bring that back, too, and the answer is none of these numbers.
 func (s *rejected) began() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.running {
+		return -1
+	}
 	return s.redrives
 }
 
@@ -72,12 +77,14 @@ func (s *rejected) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.redrives++
+	s.running = true
 }
 
 func (s *rejected) ended(moved uint64, unknown bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.moved += moved
+	s.running = false
 	if unknown {
 		s.open = time.Now().Add(lease)
 	}

@@ -70,15 +70,21 @@ func newRig(t *testing.T, seed uint64, small bool, every time.Duration) *rig {
 	if _, err := r.any.CreateTopic(ctx, topic, api.TopicInput{Partitions: &count}); err != nil {
 		t.Fatalf("making the topic: %v (logs in %s)", err, r.dir)
 	}
-	if err := makeGroups(ctx, r.any, topic); err != nil {
-		t.Fatalf("making the groups: %v (logs in %s)", err, r.dir)
-	}
 	if r.traffic, err = newTraffic(r.cluster.URLs(), topic, seed, partitions, every); err != nil {
 		t.Fatal(err)
 	}
 	r.traffic.start(context.WithoutCancel(t.Context()), 4)
 	r.say("seed %d, data and logs in %s, victim node-%d", seed, r.dir, r.victim)
 	return r
+}
+
+// mix lets the load use all that a topic can do.
+func (r *rig) mix(ctx context.Context) {
+	r.t.Helper()
+	if err := makeGroups(ctx, r.any, r.traffic.topic); err != nil {
+		r.t.Fatalf("making the groups: %v (logs in %s)", err, r.dir)
+	}
+	r.traffic.mix()
 }
 
 // say writes what happens, with the time since the start, so that it can be found in the logs.

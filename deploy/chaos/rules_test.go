@@ -8,6 +8,7 @@ import (
 
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/client"
+	"github.com/splashdam/splashdam/shared/mq"
 )
 
 // found gathers what a judge says.
@@ -76,7 +77,8 @@ func TestOrderJudgeMisses(t *testing.T) {
 func TestTimedJudge(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	due := start.Add(time.Second)
-	waits := client.Result{Published: api.Published{ID: "m", DeliverAt: due}}
+	name := mq.MessageID{Scheduled: true, Number: 5}.String()
+	waits := client.Result{Published: api.Published{ID: name, DeliverAt: due}}
 	for _, c := range []struct {
 		name, want string
 		ttl        time.Duration

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/shared/client"
+	"github.com/splashdam/splashdam/shared/mq"
 )
 
 // moment is what is known of a message that has a time: to wait for, or to be wanted no longer.
@@ -84,8 +85,14 @@ func (s *timed) answered(id int, r client.Result) (waits bool) {
 		return false
 	}
 	m.stored, m.id = true, r.ID
-	if r.DeliverAt.IsZero() {
+	if !scheduled(r.ID) {
 		s.place(id, m, place{r.Partition, r.Offset})
+		return false
+	}
+	if r.DeliverAt.IsZero() { // an earlier try stored it, and it is released
+		if s.waited++; !r.Duplicate {
+			s.broke("timed message %d (%s) was answered without an offset and without its time", id, r.ID)
+		}
 		return false
 	}
 	s.waited++
@@ -94,6 +101,12 @@ func (s *timed) answered(id int, r client.Result) (waits bool) {
 	}
 	m.due = r.DeliverAt
 	return true
+}
+
+// scheduled says whether an id is that of a message that waited: such an answer has no offset.
+func scheduled(id string) bool {
+	parsed, err := mq.ParseMessageID(id)
+	return err == nil && parsed.Scheduled
 }
 
 func (s *timed) place(id int, m *moment, at place) {

@@ -32,6 +32,8 @@ type traffic struct {
 	broken   int            // promises
 	examples []string       // of broken ones
 
+	mixed                        []string // groups beside the first one
+	producing, consuming         context.Context
 	stopProducing, stopConsuming context.CancelFunc
 	producers, consumers         sync.WaitGroup
 }
@@ -61,20 +63,25 @@ func (tr *traffic) start(ctx context.Context, consumers int) {
 	for p := range tr.gaps.counts() {
 		tr.producers.Go(func() { tr.produce(producing, p) })
 	}
-	for i := range tr.one {
-		tr.producers.Go(func() { tr.time(producing, i) })
-	}
 	consuming, stop := context.WithCancel(ctx)
 	tr.stopConsuming = stop
 	for i := range consumers {
 		tr.consumers.Go(func() { tr.consume(consuming, i, tr.any()) })
-		if i%2 == 0 {
-			tr.consumers.Go(func() { tr.consume(consuming, i, tr.byOrder(tr.order)) })
-			tr.consumers.Go(func() { tr.consume(consuming, i, tr.rejecting()) })
-			tr.consumers.Go(func() { tr.member(consuming, i) })
-		}
 	}
-	tr.consumers.Go(func() { tr.redrive(consuming) })
+	tr.producing, tr.consuming = producing, consuming
+}
+
+// mix adds what a measurement goes without: messages with times, and the groups that makeGroups has made.
+func (tr *traffic) mix() {
+	tr.mixed = []string{orderedGroup, assignedGroup, deadGroup}
+	for i := range tr.one {
+		tr.producers.Go(func() { tr.time(tr.producing, i) })
+		tr.consumers.Go(func() { tr.consume(tr.consuming, i, tr.byOrder(tr.order)) })
+		tr.consumers.Go(func() { tr.consume(tr.consuming, i, tr.rejecting()) })
+		tr.consumers.Go(func() { tr.member(tr.consuming, 2*i) })
+		tr.consumers.Go(func() { tr.member(tr.consuming, 2*i+1) })
+	}
+	tr.consumers.Go(func() { tr.redrive(tr.consuming) })
 }
 
 // drain ends the producers and waits until everything that is stored is acknowledged, and a little longer for

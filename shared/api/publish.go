@@ -30,8 +30,9 @@ type PublishBatch struct {
 
 // Published is the answer to one message, sent when it is committed.
 type Published struct {
-	ID        string    `json:"id"`
-	Partition uint32    `json:"partition"`
+	ID        string `json:"id"`
+	Partition uint32 `json:"partition"`
+	// Offset means nothing for a scheduled message: it has DeliverAt, or, as a Duplicate that was released, only its ID.
 	Offset    uint64    `json:"offset"`
 	Timestamp time.Time `json:"timestamp,omitzero"`
 	// Duplicate says that an earlier try with the same idempotency key stored the message; ID, Partition, Offset and
