@@ -45,11 +45,14 @@ type deadWork struct {
 	group    mq.GroupID
 	act      string // count, redrive or remove
 	filter   *mqpb.DeadFilter
-	byID     map[uint32][]uint64 // offsets by partition, nil for all
+	byID     map[uint32]*deadIDs // by partition, nil for all
 	interval time.Duration
 	left     uint64 // messages that may still be taken
 	out      api.DeadResult
 }
+
+// deadIDs are the messages of one partition that a caller named: by offset, and those that were scheduled by number.
+type deadIDs struct{ offsets, numbers []uint64 }
 
 // handleRedrive makes dead letters ready again, for the same group.
 func (g *Gateway) handleRedrive(c echo.Context) error {
@@ -141,13 +144,22 @@ func (w *deadWork) choose(f *api.DeadFilter, at string) error {
 	case len(f.IDs) > api.MaxDeadIDs:
 		return bad("ids", "names at most %d messages", api.MaxDeadIDs)
 	}
-	w.filter.ByOffset, w.byID = true, map[uint32][]uint64{}
+	w.byID = map[uint32]*deadIDs{}
 	for _, text := range f.IDs {
 		id, err := mq.ParseMessageID(text)
-		if err != nil || id.Partition.Topic != w.topic.ID || id.Scheduled {
+		if err != nil || id.Partition.Topic != w.topic.ID {
 			return bad("ids", "%.80q is not the id of a message of topic %s", text, w.topic.Name)
 		}
-		w.byID[id.Partition.Number] = append(w.byID[id.Partition.Number], id.Number)
+		in := w.byID[id.Partition.Number]
+		if in == nil {
+			in = &deadIDs{}
+			w.byID[id.Partition.Number] = in
+		}
+		if id.Scheduled {
+			in.numbers = append(in.numbers, id.Number)
+		} else {
+			in.offsets = append(in.offsets, id.Number)
+		}
 	}
 	return nil
 }
@@ -202,7 +214,7 @@ func (g *Gateway) deadOf(ctx context.Context, w *deadWork, p mq.PartitionID) (n 
 	filter := w.filter
 	if w.byID != nil {
 		filter = &mqpb.DeadFilter{Reason: filter.Reason, Since: filter.Since, Before: filter.Before, ByKey: filter.ByKey, Key: filter.Key,
-			ByOffset: true, Offsets: ascending(w.byID[p.Number])}
+			ByOffset: true, Offsets: ascending(w.byID[p.Number].offsets), Numbers: ascending(w.byID[p.Number].numbers)}
 	}
 	req := &mqpb.DeadLettersRequest{Partition: mqpb.FromPartition(p), Group: uint64(w.group), Filter: filter, Act: w.act, Interval: int64(w.interval)}
 	for {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,6 +73,14 @@ func TestRedriveCountsWhatLeadersMoved(t *testing.T) {
 		last := h.node.deadCalls[len(h.node.deadCalls)-1]
 		if f := last.GetFilter(); !f.GetByOffset() || len(f.GetOffsets()) != 1 || f.GetOffsets()[0] != 3 {
 			t.Errorf("by id: %v", last)
+		}
+	})
+	scheduled := mq.MessageID{Partition: mq.PartitionID{Topic: id, Number: 0}, Scheduled: true, Number: 7}.String()
+	h.ok(200, "DELETE", path+"/dead?ids="+of(0)+","+scheduled, "")
+	h.node.set(func() {
+		last := h.node.deadCalls[len(h.node.deadCalls)-1]
+		if f := last.GetFilter(); !slices.Equal(f.GetOffsets(), []uint64{3}) || !slices.Equal(f.GetNumbers(), []uint64{7}) {
+			t.Errorf("by the id of a scheduled one: %v", last)
 		}
 	})
 	for body, field := range map[string]string{`{"rate":0.001}`: "/rate", `{"rate":-1}`: "/rate", `{"filter":{"ids":["x"]}}`: "/filter/ids",

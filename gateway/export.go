@@ -216,7 +216,7 @@ func (g *Gateway) publishDead(ctx context.Context, t meta.Topic, gr *meta.Group,
 // answers lives until release.
 func (g *Gateway) deadLetter(ctx context.Context, t meta.Topic, gr *meta.Group, p mq.PartitionID, d *mqpb.HeldMessage) (m *mq.Message, release func(), err error) {
 	at := func(o uint64) frame.Place { return frame.Place{Where: frame.AtOffset, Value: o} }
-	id := mq.MessageID{Partition: p, Number: d.GetOffset()}
+	id := releasedID(p, d.GetOffset(), d.GetScheduled(), d.GetNumber())
 	q := readQuery{topic: t, reader: replay.New(replay.Query{Topic: t.ID, From: at(d.GetOffset()), To: at(d.GetOffset() + 1),
 		Unpack: func(b *mq.Batch) ([]byte, error) { return g.packer.Body(b, nil) }}, []uint32{p.Number}, g.fetchRead)}
 	page, err := g.nextPage(ctx, &q, 1)

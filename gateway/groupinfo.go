@@ -181,10 +181,7 @@ func (g *Gateway) heldPage(ctx context.Context, at *heldPlace, limit uint32) ([]
 	messages = messages[:min(len(messages), int(limit))]
 	out := make([]api.HeldMessage, len(messages))
 	for i, m := range messages {
-		id := mq.MessageID{Partition: p, Number: m.GetOffset()}
-		if m.GetScheduled() {
-			id = mq.MessageID{Partition: p, Scheduled: true, Number: m.GetNumber()}
-		}
+		id := releasedID(p, m.GetOffset(), m.GetScheduled(), m.GetNumber())
 		out[i] = api.HeldMessage{ID: id.String(), Partition: p.Number,
 			Offset: m.GetOffset(), State: m.GetState(), Attempt: m.GetAttempt(), Until: timeOf(m.GetUntil()),
 			Consumer: m.GetConsumer(), Reason: m.GetReason(), Lane: mq.Lane(m.GetLane()).String(), Behind: behind(m), Timestamp: timeOf(m.GetStamp())}

@@ -174,3 +174,11 @@ func (g *Gateway) answerPending(c echo.Context, id mq.MessageID, t meta.Topic, f
 	}
 	return answered
 }
+
+// releasedID is the id of a message with an offset: by its schedule number if it was scheduled.
+func releasedID(p mq.PartitionID, offset uint64, scheduled bool, number uint64) mq.MessageID {
+	if scheduled {
+		return mq.MessageID{Partition: p, Scheduled: true, Number: number}
+	}
+	return mq.MessageID{Partition: p, Number: offset}
+}

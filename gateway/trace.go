@@ -19,6 +19,7 @@ import (
 // The types of events that latencies are made of.
 const (
 	eventPublished    = "PUBLISHED"
+	eventReleased     = "RELEASED"
 	eventReplicated   = "REPLICATED"
 	eventDelivered    = "DELIVERED"
 	eventAcknowledged = "ACKNOWLEDGED"
@@ -140,9 +141,10 @@ func (g *Gateway) groupName(id uint64, told string) string {
 	return fmt.Sprintf("#%d", id) // the group is deleted and its name in use again
 }
 
-// measure fills in how long after its publishing the message came to each stage first.
+// measure fills in how long after its publishing the message came to each stage first. A scheduled message counts from
+// its release: that it waited was asked for.
 func measure(t *api.Trace) {
-	i := slices.IndexFunc(t.Events, func(e api.TraceEvent) bool { return e.Type == eventPublished })
+	i := slices.IndexFunc(t.Events, func(e api.TraceEvent) bool { return e.Type == eventPublished || e.Type == eventReleased })
 	if i < 0 {
 		return
 	}

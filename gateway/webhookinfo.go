@@ -154,7 +154,7 @@ func (g *Gateway) attemptsIn(ctx context.Context, p mq.PartitionID, group mq.Gro
 	}
 	out := make([]api.WebhookAttempt, 0, len(r.GetSettlements()))
 	for _, s := range r.GetSettlements() {
-		id := mq.MessageID{Partition: p, Number: s.GetOffset()}.String()
+		id := releasedID(p, s.GetOffset(), s.GetScheduled(), s.GetNumber()).String()
 		if a, ok := attemptOf(id, p.Number, s.GetOffset(), s.GetAt(), s.GetRetryAt(), s.GetType(), s.GetReason()); ok {
 			out = append(out, a)
 		}
@@ -202,12 +202,16 @@ func (g *Gateway) attemptsOf(ctx context.Context, t meta.Topic, group mq.GroupID
 	if err != nil {
 		return nil, err
 	}
+	offset := id.Number
+	if id.Scheduled {
+		offset = r.GetOffset()
+	}
 	out := []api.WebhookAttempt{}
 	for _, e := range r.GetEvents() {
 		if mq.GroupID(e.GetGroup()) != group {
 			continue
 		}
-		if a, ok := attemptOf(text, id.Partition.Number, id.Number, e.GetAt(), e.GetUntil(), e.GetType(), e.GetReason()); ok {
+		if a, ok := attemptOf(text, id.Partition.Number, offset, e.GetAt(), e.GetUntil(), e.GetType(), e.GetReason()); ok {
 			out = append(out, a)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
-// waiting is what a test scheduled: when each value is due now, "" for one that was cancelled being left out, and its id.
+// waiting is what a test scheduled: when each value that was not cancelled is due, and its id.
 type waiting struct {
 	due map[string]time.Time
 	id  map[string]string
@@ -30,10 +30,11 @@ func (w *waiting) scheduleMany(t *testing.T, sdk *client.Client, topic, value st
 	must(t, err)
 	for i, r := range results {
 		name := string(batch[i].Value)
-		if r.Err != nil || r.DeliverAt.Sub(batch[i].DeliverAt) != 0 {
+		// Without a time it was overtaken by the clock, on a machine that is busy: an ordinary message then.
+		if r.Err != nil || !r.DeliverAt.IsZero() && !r.DeliverAt.Equal(batch[i].DeliverAt) {
 			t.Fatalf("%s: %v, due %s instead of %s", name, r.Err, r.DeliverAt, batch[i].DeliverAt)
 		}
-		w.due[name], w.id[name] = r.DeliverAt, r.ID
+		w.due[name], w.id[name] = batch[i].DeliverAt, r.ID
 	}
 }
 
@@ -112,7 +113,7 @@ func TestMuseum19SchedulesAreReleasedOnceThroughFailovers(t *testing.T) {
 	must(t, err)
 	defer sdk.Close()
 	w := &waiting{map[string]time.Time{}, map[string]string{}}
-	begin := time.Now().Truncate(time.Millisecond).Add(time.Second)
+	begin := time.Now().Truncate(time.Millisecond).Add(2 * time.Second)
 	w.scheduleMany(t, sdk, "later", "plain", 150, begin, 20*time.Millisecond)
 	w.scheduleMany(t, sdk, "later", "sooner", 10, begin.Add(time.Hour), 0)
 	w.scheduleMany(t, sdk, "later", "later", 10, begin.Add(500*time.Millisecond), 0)
@@ -125,18 +126,20 @@ func TestMuseum19SchedulesAreReleasedOnceThroughFailovers(t *testing.T) {
 	var dead *Member
 	w.cancelSome(t, sdk, 0, 5)
 	w.receiveAll(t, one, "later", func(n int) {
-		if n%40 != 10 {
+		if n%60 != 10 {
 			return
 		}
-		if dead != nil {
-			must(t, dead.Start(ctxFor(t)))
+		leader := c.NodeNamed(one.leader("later", n/60%2))
+		if leader == nil || leader == dead { // nobody leads at the moment
+			return
 		}
-		if dead = c.NodeNamed(one.leader("later", n/40%2)); dead != nil {
-			must(t, dead.Kill())
-		}
-		if n == 10 {
+		must(t, leader.Kill())
+		if n == 10 { // this one stays away: another node takes over what it had
+			dead = leader
 			w.cancelSome(t, sdk, 5, 10)
+			return
 		}
+		must(t, leader.Start(ctxFor(t)))
 	})
 	if dead != nil {
 		must(t, dead.Start(ctxFor(t)))
@@ -154,10 +157,10 @@ func TestMuseum19SchedulesAreReleasedOnceThroughFailovers(t *testing.T) {
 func (w *waiting) retime(t *testing.T, sdk *client.Client, name string, at time.Time) {
 	t.Helper()
 	r, err := sdk.RetimeScheduled(t.Context(), w.id[name], at)
-	if err != nil || !r.DeliverAt.Equal(at) {
+	if err != nil || r.DeliverAt.Before(at) { // later is now: the time has passed
 		t.Fatalf("%s: %+v %v", name, r, err)
 	}
-	w.due[name] = at
+	w.due[name] = r.DeliverAt
 }
 
 // cancelSome cancels cancelled-<from> to cancelled-<to-1>. What is released while that is tried counts as any other.
@@ -185,8 +188,8 @@ func TestMuseum42SchedulesWaitThroughARestartOfEverything(t *testing.T) {
 	defer sdk.Close()
 	w := &waiting{map[string]time.Time{}, map[string]string{}}
 	begin := time.Now().Truncate(time.Millisecond)
-	w.scheduleMany(t, sdk, "later", "plain", 40, begin.Add(500*time.Millisecond), 100*time.Millisecond)
-	w.scheduleMany(t, sdk, "later", "cancelled", 2, begin.Add(3*time.Second), 0)
+	w.scheduleMany(t, sdk, "later", "plain", 40, begin.Add(1500*time.Millisecond), 100*time.Millisecond)
+	w.scheduleMany(t, sdk, "later", "cancelled", 2, begin.Add(5*time.Second), 0)
 	w.scheduleMany(t, sdk, "later", "far", 3, begin.Add(time.Hour), 0)
 	first := map[string]time.Time{"plain-39": w.due["plain-39"], "far-0": w.due["far-0"]}
 	w.cancelSome(t, sdk, 0, 2)
@@ -220,4 +223,3 @@ func (w *waiting) pending(t *testing.T, sdk *client.Client) (ids []string) {
 	}
 	return ids
 }
-

@@ -1924,7 +1924,8 @@ type DeadFilter struct {
 	Offsets       []uint64               `protobuf:"varint,5,rep,packed,name=offsets,proto3" json:"offsets,omitempty"`
 	ByKey         bool                   `protobuf:"varint,6,opt,name=by_key,json=byKey,proto3" json:"by_key,omitempty"`
 	Key           []byte                 `protobuf:"bytes,7,opt,name=key,proto3" json:"key,omitempty"`
-	Unexported    bool                   `protobuf:"varint,8,opt,name=unexported,proto3" json:"unexported,omitempty"` // not published to the group's dead letter topic
+	Unexported    bool                   `protobuf:"varint,8,opt,name=unexported,proto3" json:"unexported,omitempty"`  // not published to the group's dead letter topic
+	Numbers       []uint64               `protobuf:"varint,9,rep,packed,name=numbers,proto3" json:"numbers,omitempty"` // with by_offset: or those that were released under these schedule numbers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2013,6 +2014,13 @@ func (x *DeadFilter) GetUnexported() bool {
 		return x.Unexported
 	}
 	return false
+}
+
+func (x *DeadFilter) GetNumbers() []uint64 {
+	if x != nil {
+		return x.Numbers
+	}
+	return nil
 }
 
 type DeadLettersRequest struct {
@@ -4098,6 +4106,8 @@ type Settlement struct {
 	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	RetryAt       int64                  `protobuf:"varint,5,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
+	Scheduled     bool                   `protobuf:"varint,6,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
+	Number        uint64                 `protobuf:"varint,7,opt,name=number,proto3" json:"number,omitempty"` // the message is known by its schedule number
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4163,6 +4173,20 @@ func (x *Settlement) GetReason() string {
 func (x *Settlement) GetRetryAt() int64 {
 	if x != nil {
 		return x.RetryAt
+	}
+	return 0
+}
+
+func (x *Settlement) GetScheduled() bool {
+	if x != nil {
+		return x.Scheduled
+	}
+	return false
+}
+
+func (x *Settlement) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
 	}
 	return 0
 }
@@ -4776,7 +4800,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x04lane\x18\b \x01(\rR\x04lane\x12\x16\n" +
 	"\x06behind\x18\t \x01(\x04R\x06behind\x12\x1c\n" +
 	"\tscheduled\x18\x14 \x01(\bR\tscheduled\x12\x16\n" +
-	"\x06number\x18\x15 \x01(\x04R\x06number\"\xd2\x01\n" +
+	"\x06number\x18\x15 \x01(\x04R\x06number\"\xec\x01\n" +
 	"\n" +
 	"DeadFilter\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
@@ -4788,7 +4812,8 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x03key\x18\a \x01(\fR\x03key\x12\x1e\n" +
 	"\n" +
 	"unexported\x18\b \x01(\bR\n" +
-	"unexported\"\x97\x02\n" +
+	"unexported\x12\x18\n" +
+	"\anumbers\x18\t \x03(\x04R\anumbers\"\x97\x02\n" +
 	"\x12DeadLettersRequest\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x04R\x05group\x120\n" +
@@ -4961,14 +4986,16 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x05group\x18\x02 \x01(\x04R\x05group\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\"Q\n" +
 	"\x13SettlementsResponse\x12:\n" +
-	"\vsettlements\x18\x01 \x03(\v2\x18.splashdam.v1.SettlementR\vsettlements\"{\n" +
+	"\vsettlements\x18\x01 \x03(\v2\x18.splashdam.v1.SettlementR\vsettlements\"\xb1\x01\n" +
 	"\n" +
 	"Settlement\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x12\n" +
 	"\x04type\x18\x03 \x01(\tR\x04type\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x19\n" +
-	"\bretry_at\x18\x05 \x01(\x03R\aretryAt\"\xa9\x01\n" +
+	"\bretry_at\x18\x05 \x01(\x03R\aretryAt\x12\x1c\n" +
+	"\tscheduled\x18\x06 \x01(\bR\tscheduled\x12\x16\n" +
+	"\x06number\x18\a \x01(\x04R\x06number\"\xa9\x01\n" +
 	"\x12ReadSegmentRequest\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\x04R\asegment\x12*\n" +
 	"\x04from\x18\x02 \x01(\v2\x16.splashdam.v1.PositionR\x04from\x12\x1b\n" +

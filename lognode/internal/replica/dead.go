@@ -14,7 +14,7 @@ import (
 // deadFilter reads a filter from the wire. The key is not in it: only the messages themselves have theirs.
 func deadFilter(f *mqpb.DeadFilter) delivery.DeadFilter {
 	out := delivery.DeadFilter{Reason: f.GetReason(), Since: f.GetSince(), Before: f.GetBefore(), Unexported: f.GetUnexported()}
-	if f.GetByOffset() {
+	if f.GetByOffset() && len(f.GetNumbers()) == 0 { // only the messages themselves have their numbers
 		out.Offsets = append([]uint64{}, f.GetOffsets()...)
 	}
 	return out
@@ -40,20 +40,62 @@ func (p *Partition) DeadLetters(r *mqpb.DeadLettersRequest, done func(*mqpb.Dead
 		if res.More {
 			res.Next = dead[limit].Offset
 		}
-		if !r.GetFilter().GetByKey() {
+		if !r.GetFilter().GetByKey() && len(r.GetFilter().GetNumbers()) == 0 {
 			p.actOnDead(l, r, offsets, res, done)
 			return
 		}
 		j := l.journal()
 		p.beside(func(ctx context.Context) {
-			offsets, err := p.withKey(ctx, &j, offsets, r.GetFilter().GetKey())
+			offsets, err := p.chosen(ctx, &j, offsets, r.GetFilter())
 			if err != nil {
-				fail(mqerr.New(mqerr.Internal, "reading the keys of dead letters: %w", err))
+				fail(mqerr.New(mqerr.Internal, "reading dead letters: %w", err))
 				return
 			}
 			p.serve(fail, func(l *leadership) { p.actOnDead(l, r, offsets, res, done) })
 		})
 	})
+}
+
+// chosen are those of the offsets whose messages have the key and the ids of the filter, as far as it has some.
+func (p *Partition) chosen(ctx context.Context, j *journal, offsets []uint64, f *mqpb.DeadFilter) (_ []uint64, err error) {
+	if len(f.GetNumbers()) > 0 {
+		if offsets, err = p.withIDs(ctx, j, offsets, f); err != nil {
+			return nil, err
+		}
+	}
+	if f.GetByKey() {
+		return p.withKey(ctx, j, offsets, f.GetKey())
+	}
+	return offsets, nil
+}
+
+// withIDs are those of the ascending offsets that a filter names, or that were released under a number that it names.
+func (p *Partition) withIDs(ctx context.Context, j *journal, offsets []uint64, f *mqpb.DeadFilter) ([]uint64, error) {
+	kept, named := []uint64{}, map[uint64]bool{}
+	for _, off := range f.GetOffsets() {
+		named[off] = true
+	}
+	numbers := make(map[uint64]bool, len(f.GetNumbers()))
+	for _, n := range f.GetNumbers() {
+		numbers[n] = true
+	}
+	var end uint64 // of the entry that was read last
+	for _, off := range offsets {
+		if off >= end {
+			e, err := p.entry(ctx, j, off)
+			if err != nil {
+				return nil, err
+			}
+			end = e.Next().Offset
+			if err := released(e, func(off, number uint64) { named[off] = named[off] || numbers[number] }); err != nil {
+				return nil, err
+			}
+		}
+		if named[off] {
+			kept = append(kept, off)
+		}
+	}
+	return kept, nil
 }
 
 // withKey are those of the offsets whose messages have this key.

@@ -330,8 +330,13 @@ func (o *one) settle(how delivery.Outcome, list ...got) []mqerr.Code {
 	o.t.Helper()
 	items := make([]delivery.SettleItem, len(list))
 	for i, g := range list {
-		items[i] = delivery.SettleItem{Receipt: g.receipt, Outcome: how, Delay: 0}
+		items[i] = delivery.SettleItem{Receipt: g.receipt, Outcome: how}
 	}
+	return o.settleItems(items)
+}
+
+func (o *one) settleItems(items []delivery.SettleItem) []mqerr.Code {
+	o.t.Helper()
 	a := ask(o.t, func(r Reply) { o.p.Settle(items, make([]mqerr.Code, len(items)), r) })
 	if err := a.err(); err != nil {
 		o.t.Fatal(err)

@@ -153,24 +153,31 @@ func ownMessages(s *mq.ScheduleBatch, numbers map[uint64]bool, out map[uint64]mq
 
 // scheduleOf is the schedule number of a message in an entry, if it is one that was released.
 func scheduleOf(e *mq.Entry, offset uint64) (number uint64, ok bool) {
+	err := released(e, func(off, n uint64) {
+		if off == offset {
+			number, ok = n, true
+		}
+	})
+	return number, ok && err == nil
+}
+
+// released calls f for each message of an entry that was scheduled.
+func released(e *mq.Entry, f func(offset, number uint64)) error {
 	at := e.At.Offset
 	for rest := e.Records; len(rest) > 0; {
 		rec, next, err := mq.NextRecord(rest)
 		if err != nil {
-			return 0, false
+			return err
 		}
 		rest = next
 		b, _, schedules, _, err := mq.MessagesOf(rec)
-		if err != nil || offset < at {
-			return 0, false
+		if err != nil {
+			return err
 		}
-		if i := offset - at; i < uint64(b.Count) {
-			if schedules == nil {
-				return 0, false
-			}
-			return schedules[i].Number, true
+		for i := range schedules {
+			f(at+uint64(i), schedules[i].Number)
 		}
 		at += uint64(b.Count)
 	}
-	return 0, false
+	return nil
 }

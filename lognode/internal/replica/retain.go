@@ -46,9 +46,15 @@ func (p *Partition) Retain() {
 			}
 			return
 		}
-		if p.carryForward(l, s) && (over || !p.tooMuch(l, s, t.Settings.Retention)) {
-			p.dropFirst(l)
+		// The share is asked first: what stays is not written again.
+		if !over && p.tooMuch(l, s, t.Settings.Retention) || !p.carryForward(l, s) {
+			return
 		}
+		var share int64
+		if info, _ := p.env.Store.Segment(s.ID); !over {
+			share = max(1, info.Bytes)
+		}
+		p.dropFirst(l, share)
 	})
 }
 
@@ -102,7 +108,6 @@ func (p *Partition) tooMuch(l *leadership, s *mq.Segment, r mq.Retention) bool {
 	}
 	info, _ := p.env.Store.Segment(s.ID)
 	if l.pass.removed == 0 || float64(l.pass.removed+info.Bytes) <= r.Share()*float64(l.pass.held) {
-		l.pass.removed += max(1, info.Bytes)
 		return false
 	}
 	if !l.pass.stopped {
@@ -163,8 +168,9 @@ func (l *leadership) used(g mq.GroupID) time.Time {
 
 // dropFirst takes the first segment off the chain: what still counts of it is carried forward, then it goes in etcd, then in
 // the state. R9: the newest complete
-// checkpoint must not be in it, and it is not, since each leadership begins with one in its own segment.
-func (p *Partition) dropFirst(l *leadership) {
+// checkpoint must not be in it, and it is not, since each leadership begins with one in its own segment. Once it is gone,
+// share counts for what retention by time may remove in this pass.
+func (p *Partition) dropFirst(l *leadership, share int64) {
 	if l.hasState() && !l.seg.Segment().Base.Before(l.seg.Commit()) {
 		return // that checkpoint is not committed yet
 	}
@@ -174,18 +180,21 @@ func (p *Partition) dropFirst(l *leadership) {
 			p.retaining = false
 			return
 		}
-		p.shorten(l)
+		p.shorten(l, share)
 	})
 }
 
 // shorten is dropFirst once nothing in the segment is needed any more.
-func (p *Partition) shorten(l *leadership) {
+func (p *Partition) shorten(l *leadership, share int64) {
 	p.beside(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, pieceWait)
 		defer cancel()
 		chain, err := p.dropInChain(ctx, l.seg.Segment().ID, l.chain[0].ID)
 		p.post(func() {
 			p.retaining = false
+			if p.lead != nil && err == nil {
+				p.lead.pass.removed += share
+			}
 			switch {
 			case err != nil:
 				p.log.Warn("retention could not shorten the chain", "err", err)

@@ -25,9 +25,12 @@ func (p *Partition) Settlements(id mq.GroupID, limit int, done func(*mqpb.Settle
 			fail(deliveryError(delivery.ErrGroupNotFound))
 			return
 		}
-		j := l.journal()
+		j, schedules := l.journal(), l.book.Next() > 0
 		p.beside(func(ctx context.Context) {
 			res, err := p.settlements(ctx, &j, id, min(limit, mostSettlements))
+			if err == nil && schedules {
+				p.nameReleased(ctx, &j, res)
+			}
 			if err != nil {
 				fail(mqerr.New(mqerr.Internal, "reading settlements: %w", err))
 				return
@@ -67,6 +70,21 @@ func (p *Partition) settlements(ctx context.Context, j *journal, id mq.GroupID, 
 	}
 	res.Settlements = res.Settlements[:min(limit, len(res.Settlements))]
 	return res, nil
+}
+
+// nameReleased adds the schedule numbers of the messages that have one. A message that can't be read keeps its offset only.
+func (p *Partition) nameReleased(ctx context.Context, j *journal, res *mqpb.SettlementsResponse) {
+	read := map[uint64]bool{} // by the first offset of an entry
+	numbers := map[uint64]uint64{}
+	for _, s := range res.Settlements {
+		if _, ok := numbers[s.Offset]; !ok && ctx.Err() == nil {
+			if e, err := p.entry(ctx, j, s.Offset); err == nil && !read[e.At.Offset] {
+				read[e.At.Offset] = true
+				_ = released(e, func(off, number uint64) { numbers[off] = number }) // what could be read counts
+			}
+		}
+		s.Number, s.Scheduled = numbers[s.Offset]
+	}
 }
 
 // addSettlements adds those of one entry, the newest first.
