@@ -30,6 +30,7 @@ type commands struct {
 	LongPolls load.LongPolls `cmd:"" name:"longpolls" help:"Hold long polls open that get nothing."`
 	Webhook   load.Webhook   `cmd:"" help:"How soon and how many messages reach a webhook's endpoint."`
 	Streams   load.Streams   `cmd:"" help:"How soon messages come by server-sent events, WebSockets or long polls."`
+	Schedule  load.Schedule  `cmd:"" help:"Messages that are due at one moment: how late they come, and that none is early."`
 }
 
 // mode is what each command is.
@@ -39,7 +40,7 @@ type mode interface {
 
 func (c *commands) mode(name string) mode {
 	return map[string]mode{"publish": &c.Publish, "ndjson": &c.NDJSON, "consume": &c.Consume, "e2e": &c.E2E,
-		"wake": &c.Wake, "rebalance": &c.Rebalance, "longpolls": &c.LongPolls, "streams": &c.Streams, "webhook": &c.Webhook}[name]
+		"wake": &c.Wake, "rebalance": &c.Rebalance, "longpolls": &c.LongPolls, "streams": &c.Streams, "schedule": &c.Schedule, "webhook": &c.Webhook}[name]
 }
 
 func main() {
