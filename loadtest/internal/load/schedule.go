@@ -65,7 +65,9 @@ func (s *Schedule) Run(ctx context.Context) (*Report, error) {
 	if err == nil {
 		s.receive(ctx, t, a)
 	}
-	r.report.Incomplete = len(a.due) > 0
+	if r.report.Incomplete = len(a.due) > 0; !r.report.Incomplete {
+		r.window.to = time.Now() // that is the end of the run
+	}
 	report, err := r.finish(ctx, "due to release", s.Size, err)
 	report.Latency["due to delivery"] = summary(a.delivery.latencies)
 	report.Notes = append(report.Notes, fmt.Sprintf("%d messages were early, %d did not come", a.early, len(a.due)))

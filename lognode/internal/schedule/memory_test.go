@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -48,4 +49,14 @@ func heapBytes() int64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// BenchmarkListOfTenMillion is a page of the first 100 where all that may wait does.
+func BenchmarkListOfTenMillion(b *testing.B) {
+	book := filled(MaxPending, 1000, 1)
+	for b.Loop() {
+		if n := len(book.List(mq.Schedule{Due: math.MinInt64}, 100)); n != 100 {
+			b.Fatal(n)
+		}
+	}
 }
