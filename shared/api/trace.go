@@ -18,7 +18,7 @@ type Trace struct {
 }
 
 // TraceEvent is one thing that happened: PUBLISHED, REPLICATED, DELIVERED, REDELIVERED, EXTENDED, NACKED,
-// EXPIRED, ACKNOWLEDGED, DEAD, RETAINED and others of later versions.
+// EXPIRED, ACKNOWLEDGED, DEAD and others of later versions.
 type TraceEvent struct {
 	At       time.Time `json:"at"`
 	Type     string    `json:"type"`
