@@ -25,12 +25,9 @@ func TestWhatRetentionKeepsIsNotCarriedForward(t *testing.T) {
 		o.retain() // the first segment goes; the second is more than a tenth
 	}
 	place := make(chan mq.Position, 1)
-	o.p.post(func() {
-		_, w := o.p.lead.book.Look(0)
-		place <- w.At
-	})
-	if at := <-place; at.Offset != 1 || o.first() != 1 {
-		t.Errorf("the message that waits is at %s, and %d is the first offset", at, o.first())
+	o.p.post(func() { place <- o.p.lead.ahead.carry.to })
+	if to := <-place; to != (mq.Position{}) || o.first() != 1 {
+		t.Errorf("what waits before %s is carried forward, and %d is the first offset", to, o.first())
 	}
 	o.world.topic.Retention.MaxShare = 1
 	for o.first() < 3 {
