@@ -81,7 +81,7 @@ func (g *Gateway) handleRedrive(c echo.Context) error {
 
 // handleDeleteDead removes dead letters for good.
 func (g *Gateway) handleDeleteDead(c echo.Context) error {
-	limit, err := queryInt(c, "limit", 0, 1, 1<<62)
+	limit, err := queryInt(c, "limit", 0, 1, 1_000_000_000)
 	if err != nil {
 		return err
 	}
