@@ -36,7 +36,7 @@ func (g *Gateway) controlRoutes() []route {
 		{http.MethodGet, topic, g.handleGetTopic, nil},
 		{http.MethodPatch, topic, g.handlePatchTopic, grow},
 		{http.MethodDelete, topic, g.handleDeleteTopic, dry},
-		{http.MethodGet, topic + "/messages", g.handleRead, []string{"partition", "from", "to", "direction", "limit", "wait", "encoding", "cursor"}},
+		{http.MethodGet, topic + "/messages", g.handleRead, []string{"partition", "from", "to", "direction", "limit", "wait", "encoding", "cursor", "include_archived"}},
 		{http.MethodGet, topic + "/groups", g.handleListGroups, page},
 		{http.MethodPut, group, g.handlePutGroup, nil},
 		{http.MethodGet, group, g.handleGetGroup, nil},

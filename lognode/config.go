@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/splashdam/splashdam/lognode/internal/archive"
 	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/config"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -33,6 +34,8 @@ type Config struct {
 	VolumeBytes  int64 `help:"Size of a volume of the store, in bytes." default:"268435456"`
 	// BallastBytes is reserved on disk, so that a full disk can be opened again.
 	BallastBytes int64 `help:"Size of the file that keeps room for a restart on a full disk, in bytes." default:"67108864"`
+	// ArchiveURL is the bucket for the topics that are archived; the same for all nodes. Empty: none.
+	ArchiveURL string `name:"archive-url" help:"Bucket for what retention removes of topics with the setting archive (file:///mnt/archive)."`
 	// Insecure allows addresses other than loopback: this version has no TLS between the tiers.
 	Insecure bool `help:"Allow addresses that other machines can reach, without TLS."`
 }
@@ -62,6 +65,11 @@ func (c *Config) Validate() error {
 	want(c.SegmentBytes >= 1<<20, "segment-bytes: at least 1 MiB")
 	want(c.VolumeBytes >= 1<<20, "volume-bytes: at least 1 MiB")
 	want(c.BallastBytes >= 0, "ballast-bytes: 0 or more")
+	if c.ArchiveURL != "" {
+		if err := archive.CheckURL(c.ArchiveURL); err != nil {
+			errs = append(errs, fmt.Errorf("archive-url: %w", err))
+		}
+	}
 	return errors.Join(errs...)
 }
 

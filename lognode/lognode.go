@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/splashdam/splashdam/lognode/internal/archive"
 	"github.com/splashdam/splashdam/lognode/internal/replica"
 	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/bus"
@@ -99,6 +100,11 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 	n.env = &replica.Env{Log: n.log, Store: n.store, Peers: n.peers, Chain: chain{n.meta, n.view}, Timers: replica.NewTimers(),
 		Cache: &replica.EntryCache{}, Wake: n.wakeGateways, WantSeal: n.wants.seal, Opening: n.wants.opens,
 		Metrics: replica.NewMetrics(reg), SegmentBytes: n.cfg.SegmentBytes, SealHere: (&server{node: n}).Seal, LossPatience: lossPatience, Readers: make(chan struct{}, maxReaders)}
+	if n.cfg.ArchiveURL != "" {
+		if n.env.Archive, err = archive.Open(ctx, n.cfg.ArchiveURL, n.view.ClusterID()); err != nil {
+			return err
+		}
+	}
 	for _, info := range n.store.Segments() {
 		n.partition(info.Segment.Partition).Adopt(info)
 	}
@@ -239,13 +245,16 @@ func (n *Node) close(ctx context.Context) error {
 		n.peers.close()
 	}
 	n.work.Wait()
+	var errs []error
 	if n.env != nil {
 		n.env.Timers.Close()
+		if n.env.Archive != nil {
+			errs = append(errs, n.env.Archive.Close())
+		}
 	}
 	if n.bus != nil {
 		n.bus.Close()
 	}
-	var errs []error
 	if n.meta != nil {
 		errs = append(errs, n.meta.Close())
 	}

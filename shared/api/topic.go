@@ -16,6 +16,7 @@ type TopicInput struct {
 	MaxMessageBytes *int            `json:"max_message_bytes,omitempty"`
 	Compression     *string         `json:"compression,omitempty"` // none, s2 or zstd
 	GroupDefaults   *GroupInput     `json:"group_defaults,omitempty"`
+	Archive         *bool           `json:"archive,omitempty"` // what retention removes goes to the archive before
 }
 
 // RetentionInput is the part of TopicInput that says how long messages stay.

@@ -16,6 +16,7 @@ var only = []struct {
 }{
 	{"github.com/labstack/echo", []string{"gateway"}, false, "Echo is the gateway's"},
 	{"github.com/dgraph-io/badger", []string{"lognode/internal/store"}, false, "the store alone knows Badger"},
+	{"gocloud.dev", []string{"lognode/internal/archive"}, false, "the archive alone knows buckets"},
 	{"go.etcd.io/etcd/server", []string{"coordinator"}, true, "the coordinator alone runs etcd"},
 	{"github.com/nats-io/nats-server", []string{"coordinator"}, true, "the coordinator alone runs NATS"},
 	{"go.etcd.io/etcd/client", []string{"shared/meta", "coordinator"}, true, "every etcd key is typed in shared/meta"},

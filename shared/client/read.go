@@ -20,6 +20,7 @@ type ReadOptions struct {
 	Backward bool
 	Limit    int           // messages of a page; 0 takes the server's default
 	Wait     time.Duration // long poll where the end is reached
+	Archived bool          // what is in the archive too
 	Cursor   string        // NextCursor of the page before
 }
 
@@ -36,6 +37,9 @@ func (o *ReadOptions) query() url.Values {
 	}
 	if o.Backward {
 		q.Set("direction", "backward")
+	}
+	if o.Archived {
+		q.Set("include_archived", "true")
 	}
 	if o.Wait > 0 {
 		q.Set("wait", o.Wait.String())

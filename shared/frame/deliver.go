@@ -304,7 +304,14 @@ type Read struct {
 	Limit     uint32
 	MaxBytes  uint32
 	Backward  bool
+	Archived  bool // what is in the archive too
 }
+
+// The flags of a Read.
+const (
+	readBackward = 1 << iota
+	readArchived
+)
 
 // AppendTo appends the frame's body.
 func (f *Read) AppendTo(b []byte) []byte {
@@ -315,11 +322,14 @@ func (f *Read) AppendTo(b []byte) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(f.Limit))
 	b = binary.AppendUvarint(b, uint64(f.MaxBytes))
-	back := byte(0)
+	flags := byte(0)
 	if f.Backward {
-		back = 1
+		flags |= readBackward
 	}
-	return append(b, back)
+	if f.Archived {
+		flags |= readArchived
+	}
+	return append(b, flags)
 }
 
 // Parse reads the frame's body.
@@ -332,7 +342,12 @@ func (f *Read) Parse(b []byte) error {
 			r.Fail("place %d", p.Where)
 		}
 	}
-	f.Limit, f.MaxBytes, f.Backward = r.Uint32(), r.Uint32(), r.Byte() == 1
+	f.Limit, f.MaxBytes = r.Uint32(), r.Uint32()
+	flags := r.Byte()
+	f.Backward, f.Archived = flags&readBackward != 0, flags&readArchived != 0
+	if flags > readBackward|readArchived {
+		r.Fail("flags %#x of a read", flags)
+	}
 	return r.Err()
 }
 

@@ -75,6 +75,7 @@ type TopicSettings struct {
 	MaxMessageBytes int           `json:"max_message_bytes"`
 	Compression     string        `json:"compression"` // none, s2 or zstd
 	GroupDefaults   GroupSettings `json:"group_defaults"`
+	Archive         bool          `json:"archive,omitempty"` // what retention removes goes to the nodes' archive before
 }
 
 // DefaultTopicSettings are used where an owner says nothing.

@@ -61,6 +61,7 @@ const (
 	Overloaded          Code = 83
 	Draining            Code = 84
 	MetadataUnavailable Code = 85
+	ArchiveUnavailable  Code = 87
 	NotLeader           Code = 86 // between tiers only: ask the leader in the hint
 	StorageFull         Code = 90
 	OutcomeUnknown      Code = 91
@@ -120,6 +121,7 @@ var table = map[Code]row{
 	Overloaded:          {"overloaded", 503, true, "A queue is full; wait as long as Retry-After says."},
 	Draining:            {"draining", 503, true, "This process is stopping; another one will answer."},
 	MetadataUnavailable: {"metadata_unavailable", 503, true, "The coordinators can't be reached; send it again."},
+	ArchiveUnavailable:  {"archive_unavailable", 503, true, "The archive's bucket does not answer, or the node has none; send it again, or read without include_archived."},
 	NotLeader:           {"not_leader", 503, true, "Another node leads the partition."},
 	StorageFull:         {"storage_full", 507, true, "The disks are nearly full; settle or remove messages, or add nodes."},
 	OutcomeUnknown:      {"outcome_unknown", 504, true, "The request may or may not have been carried out; repeating it may do it twice."},

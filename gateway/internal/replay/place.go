@@ -50,6 +50,7 @@ const stateVersion = 1
 const (
 	flagBackward = 1 << iota
 	flagAll
+	flagArchived
 )
 
 // AppendState appends the reader's state, to go on later with Resume. What is in its buffers is read again.
@@ -60,6 +61,9 @@ func (r *Reader) AppendState(b []byte) []byte {
 	}
 	if r.q.All {
 		flags |= flagAll
+	}
+	if r.q.Archived {
+		flags |= flagArchived
 	}
 	b = appendPlace(append(b, stateVersion, flags), r.bound())
 	b = binary.AppendUvarint(b, uint64(len(r.sides)))
@@ -83,7 +87,7 @@ func Resume(state []byte, q Query, numbers []uint32, fetch Fetch) (*Reader, erro
 		return nil, fmt.Errorf("replay: state version %d is not known", v)
 	}
 	flags := r.Byte()
-	q.Backward, q.All = flags&flagBackward != 0, flags&flagAll != 0
+	q.Backward, q.All, q.Archived = flags&flagBackward != 0, flags&flagAll != 0, flags&flagArchived != 0
 	bound := readPlace(r)
 	q.From, q.To = bound, bound
 	out := &Reader{q: q, fetch: fetch}
@@ -100,7 +104,7 @@ func Resume(state []byte, q Query, numbers []uint32, fetch Fetch) (*Reader, erro
 		seen[s.number] = true
 		out.sides = append(out.sides, s)
 	}
-	if flags > flagBackward|flagAll || r.Len() != 0 {
+	if flags > flagBackward|flagAll|flagArchived || r.Len() != 0 {
 		r.Fail("flags %#x, %d bytes over", flags, r.Len())
 	}
 	if err := r.Err(); err != nil {

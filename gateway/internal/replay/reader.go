@@ -27,6 +27,7 @@ type Query struct {
 	From, To frame.Place // Where 0: no bound
 	Backward bool
 	All      bool // all partitions, those that are added later too
+	Archived bool // what is in the archive too
 	Unpack   Unpack
 }
 
@@ -203,7 +204,7 @@ func (r *Reader) fill(ctx context.Context, want int) error {
 
 func (r *Reader) fetchSide(ctx context.Context, s *side, limit uint32) error {
 	f := &frame.Read{Partition: mq.PartitionID{Topic: r.q.Topic, Number: s.number}, From: s.next, To: s.bound,
-		Limit: limit, MaxBytes: uint32(max(fetchBytes/len(r.sides), minFetchBytes)), Backward: r.q.Backward}
+		Limit: limit, MaxBytes: uint32(max(fetchBytes/len(r.sides), minFetchBytes)), Backward: r.q.Backward, Archived: r.q.Archived}
 	if r.q.Backward {
 		f.From, f.To = s.bound, s.next
 		if f.From.Where == 0 {

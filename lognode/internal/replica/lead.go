@@ -44,6 +44,7 @@ type leadership struct {
 	messages     bool        // the segment has messages
 	full         bool        // by retention: publishes are refused
 	pass         pass        // of retention by time
+	shelf        shelf       // the archive
 	uses         map[mq.GroupID]time.Time
 	looking      map[mq.GroupID]*lookers  // what waits for the look of a group's filter
 	learning     map[mq.GroupID]*learners // what waits for the keys of a group's next messages

@@ -5,6 +5,9 @@ import "github.com/prometheus/client_golang/prometheus"
 // Metrics are counted over all partitions of a node.
 type Metrics struct {
 	Appended, Delivered, ReadErrors, Faults, Opened, Repaired, Expired, Footers, Lost, Released, Lapsed prometheus.Counter
+	// Archived are segments that are in the archive, Unarchived those that were removed though they are not, as the disk was
+	// nearly full; ArchiveErrors are uploads that failed.
+	Archived, Unarchived, ArchiveErrors prometheus.Counter
 	// Behind is of how many partitions etcd says less than this node has seen (rule R7).
 	Behind prometheus.Gauge
 	// Ahead is by how many seconds the node's clock is ahead of the median of the nodes' clocks.
@@ -32,20 +35,23 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return g
 	}
 	return &Metrics{
-		Behind:     gauge("metadata_behind", "Partitions of which etcd says less than this node has seen: they are left alone."),
-		Ahead:      gauge("clock_ahead_seconds", "How far this node's clock is ahead of the median of the nodes' clocks."),
-		Kept:       gauge("retention_stopped", "Partitions where retention by time would remove too much at once, and has stopped."),
-		Late:       late,
-		Released:   counter("released_messages_total", "Schedules that were due and became messages on this node."),
-		Appended:   counter("appended_messages_total", "Messages that got an offset on this node."),
-		Delivered:  counter("delivered_messages_total", "Messages that were handed out by this node."),
-		ReadErrors: counter("read_errors_total", "Messages that could not be read when they were to be handed out."),
-		Faults:     counter("faults_total", "Partitions that were stopped here because an invariant was broken."),
-		Expired:    counter("expired_segments_total", "Segments that retention removed."),
-		Lapsed:     counter("lapsed_messages_total", "Messages that were past their TTL when a group should have had them."),
-		Lost:       counter("lost_ranges_total", "Ranges of partitions that a leader here recorded as lost."),
-		Repaired:   counter("repaired_bytes_total", "Bytes of entries that were copied from other nodes to make a copy whole."),
-		Footers:    counter("derived_footers_total", "Footers that were derived by reading a sealed segment's entries again."),
-		Opened:     counter("leaderships_total", "Segments that this node began to lead."),
+		Behind:        gauge("metadata_behind", "Partitions of which etcd says less than this node has seen: they are left alone."),
+		Ahead:         gauge("clock_ahead_seconds", "How far this node's clock is ahead of the median of the nodes' clocks."),
+		Kept:          gauge("retention_stopped", "Partitions where retention by time would remove too much at once, and has stopped."),
+		Late:          late,
+		Released:      counter("released_messages_total", "Schedules that were due and became messages on this node."),
+		Appended:      counter("appended_messages_total", "Messages that got an offset on this node."),
+		Delivered:     counter("delivered_messages_total", "Messages that were handed out by this node."),
+		ReadErrors:    counter("read_errors_total", "Messages that could not be read when they were to be handed out."),
+		Faults:        counter("faults_total", "Partitions that were stopped here because an invariant was broken."),
+		Expired:       counter("expired_segments_total", "Segments that retention removed."),
+		Archived:      counter("archived_segments_total", "Segments that were put into the archive and read back."),
+		Unarchived:    counter("unarchived_segments_total", "Segments that were removed without being archived, as the disk was nearly full."),
+		ArchiveErrors: counter("archive_errors_total", "Uploads to the archive that failed; the segment stays, and it is tried again."),
+		Lapsed:        counter("lapsed_messages_total", "Messages that were past their TTL when a group should have had them."),
+		Lost:          counter("lost_ranges_total", "Ranges of partitions that a leader here recorded as lost."),
+		Repaired:      counter("repaired_bytes_total", "Bytes of entries that were copied from other nodes to make a copy whole."),
+		Footers:       counter("derived_footers_total", "Footers that were derived by reading a sealed segment's entries again."),
+		Opened:        counter("leaderships_total", "Segments that this node began to lead."),
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/splashdam/splashdam/lognode/internal/archive"
 	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/link"
@@ -77,6 +78,8 @@ type Env struct {
 	// Opening says that a segment begins to open here (true), or that it serves or was given up. It never blocks.
 	Opening func(s mq.SegmentID, begins bool)
 	Metrics *Metrics
+	// Archive is where segments go before retention removes them; nil if the node has none.
+	Archive *archive.Archive
 	// SegmentBytes is where a segment rolls.
 	SegmentBytes int64
 	// Waiting counts the bytes of appends that no entry holds yet, over all partitions of the node.

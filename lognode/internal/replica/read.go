@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sort"
 
+	"github.com/splashdam/splashdam/lognode/internal/archive"
 	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -18,12 +19,14 @@ import (
 type journal struct {
 	sealed []mq.Segment
 	open   mq.Segment // End is the commit position
+	// archived are the objects of the first of sealed, which are in the archive only.
+	archived []archive.Object
 }
 
 func (l *leadership) journal() journal {
 	open := *l.seg.Segment()
 	open.End = l.seg.Commit()
-	return journal{l.chain, open}
+	return journal{sealed: l.chain, open: open}
 }
 
 // first is the first offset that is kept.
@@ -97,6 +100,14 @@ func errLost(offset, from, to uint64) error {
 	return mqerr.New(mqerr.Lost, "offset %d is among those from %d to %d, which were lost; the next one is %d", offset, from, to-1, to)
 }
 
+// errGap is errLost, or the answer about an offset that should be in the archive.
+func (j *journal) errGap(offset, from, to uint64) error {
+	if n := len(j.archived); n > 0 && to <= j.at(n).Base.Offset {
+		return mqerr.New(mqerr.Lost, "offset %d is among those from %d to %d, which are neither kept nor archived; the next one is %d", offset, from, to-1, to)
+	}
+	return errLost(offset, from, to)
+}
+
 // entry reads the entry that holds an offset, through the node's cache.
 func (p *Partition) entry(ctx context.Context, j *journal, offset uint64) (*mq.Entry, error) {
 	s := j.find(offset)
@@ -106,8 +117,13 @@ func (p *Partition) entry(ctx context.Context, j *journal, offset uint64) (*mq.E
 	if e := p.env.Cache.Get(s.ID, offset); e != nil {
 		return e, nil
 	}
-	data, err := p.env.Store.EntryAt(s.ID, offset)
-	if err != nil {
+	var data []byte
+	var err error
+	if o := j.object(s); o != nil {
+		if data, err = p.env.Archive.EntryAt(ctx, o, offset); err != nil {
+			return nil, err
+		}
+	} else if data, err = p.env.Store.EntryAt(s.ID, offset); err != nil {
 		if data, err = p.remoteEntry(ctx, s, offset, err); err != nil {
 			return nil, err
 		}
@@ -150,6 +166,10 @@ func (p *Partition) remoteEntry(ctx context.Context, s *mq.Segment, offset uint6
 func (p *Partition) Read(r frame.Read, reply Reply) {
 	p.serve(reply.fail, func(l *leadership) {
 		j := l.journal()
+		if needsArchive(&r, j.first()) {
+			p.readArchived(l, r, reply)
+			return
+		}
 		p.beside(func(ctx context.Context) {
 			done, err := p.read(ctx, j, r)
 			if err != nil {
@@ -178,7 +198,7 @@ func (p *Partition) read(ctx context.Context, j journal, r frame.Read) (frame.Re
 		return done, mqerr.New(mqerr.OffsetOutOfRange, "offset %d is beyond the end; the next one is %d", from, done.End)
 	}
 	if a, b, lost := j.lost(from); lost && r.From.Where == frame.AtOffset && !r.Backward {
-		return done, errLost(from, a, b)
+		return done, j.errGap(from, a, b)
 	}
 	asked := min(to, done.End)
 	from, to = j.readable(from, asked, r.Backward)
@@ -195,7 +215,7 @@ func (p *Partition) read(ctx context.Context, j journal, r frame.Read) (frame.Re
 	}
 	chunks, got, _, err := p.chunks(ctx, j, []stretch{{from, n}}, int(r.MaxBytes))
 	if err != nil {
-		return done, mqerr.New(mqerr.Internal, "reading offset %d: %w", from+uint64(got), err)
+		return done, readError(from+uint64(got), err)
 	}
 	done.Chunks, done.Next = chunks, from+uint64(got)
 	if _, b, lost := j.lost(done.Next); lost && !r.Backward {
@@ -206,7 +226,7 @@ func (p *Partition) read(ctx context.Context, j journal, r frame.Read) (frame.Re
 			n /= 2
 			from = to - uint64(n)
 			if chunks, got, _, err = p.chunks(ctx, j, []stretch{{from, n}}, int(r.MaxBytes)); err != nil {
-				return done, mqerr.New(mqerr.Internal, "reading offset %d: %w", from+uint64(got), err)
+				return done, readError(from+uint64(got), err)
 			}
 		}
 		done.Chunks, done.Next = chunks, from
@@ -229,7 +249,12 @@ func (p *Partition) placeOf(ctx context.Context, j *journal, at frame.Place) (ui
 
 // offsetAt is the first offset whose stamp is not before t, or the end.
 func (p *Partition) offsetAt(ctx context.Context, j *journal, t int64) (uint64, error) {
-	for i := range j.len() {
+	if len(j.archived) > 0 {
+		if at, ok, err := p.env.Archive.FirstAt(ctx, j.archived, t); ok || err != nil {
+			return at, err
+		}
+	}
+	for i := len(j.archived); i < j.len(); i++ {
 		s := j.at(i)
 		if s.Base == s.DataEnd() {
 			continue

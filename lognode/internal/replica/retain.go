@@ -46,8 +46,8 @@ func (p *Partition) Retain() {
 			}
 			return
 		}
-		// The share is asked first: what stays is not written again.
-		if !over && p.tooMuch(l, s, t.Settings.Retention) || !p.carryForward(l, s) {
+		// The share is asked first: what stays is not uploaded, and not written again.
+		if !over && p.tooMuch(l, s, t.Settings.Retention) || !p.archived(l, s, t.Settings) || !p.carryForward(l, s) {
 			return
 		}
 		var share int64

@@ -19,6 +19,7 @@ type consumeCmd struct {
 	Stream    bool          `help:"Follow by a stream of the group instead of long polls."`
 	Max       int           `short:"n" default:"0" help:"Messages at most; 0: no bound."`
 	Partition *uint32       `help:"Read this partition only."`
+	Archived  bool          `name:"include-archived" help:"Read what is in the archive too."`
 	From      string        `help:"Read from an offset (with --partition), a time (RFC 3339), earliest or latest."`
 	To        string        `help:"Read to an offset (with --partition), a time or latest."`
 	FromTime  string        `help:"Read from a time (RFC 3339)."`
@@ -45,8 +46,8 @@ func (c *consumeCmd) Run(s *session) error {
 		}
 		return read(s, p, c.Topic, o, c.Max)
 	}
-	if c.From != "" || c.To != "" || c.FromTime != "" || c.ToTime != "" || c.Partition != nil {
-		return wrongUsage("--from, --to, --from-time, --to-time and --partition are for reading without --group")
+	if c.From != "" || c.To != "" || c.FromTime != "" || c.ToTime != "" || c.Partition != nil || c.Archived {
+		return wrongUsage("--from, --to, --from-time, --to-time, --partition and --include-archived are for reading without --group")
 	}
 	switch {
 	case c.Exec != "" && (!c.Ack || c.Raw || c.Stream):
@@ -71,7 +72,7 @@ func (c *consumeCmd) range_() (client.ReadOptions, error) {
 			return client.ReadOptions{}, wrongUsage("a time looks like 2026-01-31T12:00:00Z, not %q", text)
 		}
 	}
-	o := client.ReadOptions{Partition: c.Partition, From: c.From + c.FromTime, To: c.To + c.ToTime, Limit: pageLength(c.Max)}
+	o := client.ReadOptions{Partition: c.Partition, From: c.From + c.FromTime, To: c.To + c.ToTime, Archived: c.Archived, Limit: pageLength(c.Max)}
 	if c.Follow {
 		o.Wait = 20 * time.Second
 	}
@@ -208,6 +209,7 @@ type peekCmd struct {
 	Limit     int     `short:"n" default:"10" help:"Messages at most."`
 	Last      bool    `help:"The newest ones, newest first."`
 	Partition *uint32 `help:"This partition only."`
+	Archived  bool    `name:"include-archived" help:"What is in the archive too."`
 	From      string  `help:"From an offset (with --partition), a time (RFC 3339), earliest or latest."`
 	Raw       bool    `help:"Print values alone, a line each."`
 }
@@ -216,7 +218,7 @@ func (k *peekCmd) Run(s *session) error {
 	if k.Limit < 1 {
 		return wrongUsage("--limit must be 1 or more")
 	}
-	o := client.ReadOptions{Partition: k.Partition, From: k.From, Backward: k.Last, Limit: pageLength(k.Limit)}
+	o := client.ReadOptions{Partition: k.Partition, From: k.From, Backward: k.Last, Archived: k.Archived, Limit: pageLength(k.Limit)}
 	return read(s, s.printer(k.Raw), k.Topic, o, k.Limit)
 }
 

@@ -27,10 +27,11 @@ type topicSettings struct {
 	RetentionTime   *api.Duration `name:"retention" help:"How long messages stay (168h); 0s for no limit."`
 	RetentionBytes  *int64        `help:"Bytes that the topic may hold; 0 for no limit."`
 	KeepUnsettled   *bool         `negatable:"" help:"Keep what an active group has not settled."`
+	Archive         *bool         `negatable:"" help:"Put what retention removes into the archive before."`
 }
 
 func (t *topicSettings) input() api.TopicInput {
-	in := api.TopicInput{Partitions: t.Partitions, MaxMessageBytes: t.MaxMessageBytes, Compression: t.Compression}
+	in := api.TopicInput{Partitions: t.Partitions, MaxMessageBytes: t.MaxMessageBytes, Compression: t.Compression, Archive: t.Archive}
 	if t.RetentionTime != nil || t.RetentionBytes != nil || t.KeepUnsettled != nil {
 		in.Retention = &api.RetentionInput{Time: t.RetentionTime, Bytes: t.RetentionBytes, KeepUnsettled: t.KeepUnsettled}
 	}
@@ -173,6 +174,7 @@ func renderTopic(t *api.Topic, width int, paint painter) string {
 		{"replicas", fmt.Sprintf("%d, of which %d before an answer", set.Replicas, set.Quorum)},
 		{"retention", retention(set.Retention.Time, set.Retention.Bytes, set.Retention.KeepUnsettled)},
 		{"largest message", size(uint64(set.MaxMessageBytes))}, {"compression", set.Compression},
+		{"archive", map[bool]string{false: "no", true: "before retention removes"}[set.Archive]},
 	}
 	if t.Scheduled > 0 { // most topics have none
 		rows = slices.Insert(rows, 5, [2]string{"scheduled", count(t.Scheduled) + partial(t.Partial)})

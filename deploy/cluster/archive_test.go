@@ -1,0 +1,158 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode"
+)
+
+// archivedMessage is a message with what reads by time are compared by.
+type archivedMessage struct {
+	Offset    int
+	Value     string
+	Timestamp time.Time
+}
+
+// readAll reads page after page.
+func readAll(one caller, query string) (out []archivedMessage) {
+	one.t.Helper()
+	path := "/v1/topics/old/messages?limit=7&" + query
+	for {
+		var page struct {
+			Messages   []archivedMessage
+			NextCursor string `json:"next_cursor"`
+			AtEnd      bool   `json:"at_end"`
+		}
+		one.call(200, "GET", path, "", &page)
+		out = append(out, page.Messages...)
+		if page.AtEnd || page.NextCursor == "" {
+			return out
+		}
+		path = "/v1/topics/old/messages?limit=7&cursor=" + url.QueryEscape(page.NextCursor)
+	}
+}
+
+// eventually asks until it is so.
+func eventually(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// Retention removes what is in the archive. While the bucket is down it removes nothing; then all can be read as before, both
+// ways and by time, by the next leader too; what is damaged in the bucket is an error and nothing else.
+func TestEndArchive(t *testing.T) {
+	bucket := filepath.Join(t.TempDir(), "bucket")
+	c := start(t, Options{NodeConfig: func(_ int, cfg *lognode.Config) {
+		cfg.BallastBytes, cfg.VolumeBytes, cfg.SegmentBytes, cfg.ArchiveURL = 1<<20, 32<<20, 1<<20, "file://"+bucket
+	}})
+	one := via(t, c, 1)
+	must(t, os.Rename(bucket, bucket+".away"))
+	must(t, os.WriteFile(bucket, nil, 0o600)) // the bucket is down
+	one.topic("old", `{"partitions":1,"retention":{"bytes":1048576},"archive":true}`)
+	value := func(i int) string { return fmt.Sprintf("%d-", i) + strings.Repeat(string(rune('a'+i%26)), 100<<10) }
+	look := func() (first, segments int) {
+		var topic struct {
+			Partitions []struct {
+				First    int `json:"first_offset"`
+				Segments int
+			}
+		}
+		one.call(200, "GET", "/v1/topics/old", "", &topic)
+		return topic.Partitions[0].First, topic.Partitions[0].Segments
+	}
+	n := 0
+	eventually(t, "segments are sealed", func() bool {
+		one.publish("old", value(n))
+		n++
+		_, segments := look()
+		return segments >= 4
+	})
+	eventually(t, "uploads fail", func() bool { return gauge(t, c, "splashdam_partition_archive_errors_total") > 0 })
+	if first, _ := look(); first != 0 {
+		t.Fatalf("the first offset is %d and the bucket is down", first)
+	}
+	one.call(503, "GET", "/v1/topics/old/messages?include_archived=true", "", nil)
+	must(t, os.Remove(bucket))
+	must(t, os.Rename(bucket+".away", bucket))
+	eventually(t, "retention removes", func() bool { first, _ := look(); return first > 0 })
+	one.call(410, "GET", "/v1/topics/old/messages?partition=0&from=0", "", nil)
+	readBack(t, one, n, value)
+
+	restartNode(t, c)
+	readBack(t, one, n, value)
+	damage(t, bucket)
+	restartNode(t, c)
+	one.call(500, "GET", "/v1/topics/old/messages?include_archived=true&partition=0&from=0&limit=1", "", nil)
+}
+
+// readBack reads what was published in every way.
+func readBack(t *testing.T, one caller, n int, value func(int) string) {
+	t.Helper()
+	all := readAll(one, "include_archived=true&partition=0&from=0&to=latest")
+	for i, m := range all {
+		if m.Offset != i || m.Value != value(i) {
+			t.Fatalf("offset %d came as number %d, with %d bytes", m.Offset, i, len(m.Value))
+		}
+	}
+	if len(all) != n {
+		t.Fatalf("%d messages, want %d", len(all), n)
+	}
+	back := readAll(one, "include_archived=true&direction=backward")
+	slices.Reverse(back)
+	if !slices.Equal(back, all) {
+		t.Errorf("backward there are %d messages, or others", len(back))
+	}
+	for _, i := range []int{3, n - 1} {
+		from := slices.IndexFunc(all, func(m archivedMessage) bool { return !m.Timestamp.Before(all[i].Timestamp) })
+		got := readAll(one, "include_archived=true&to=latest&from="+url.QueryEscape(all[i].Timestamp.Format(time.RFC3339Nano)))
+		if !slices.Equal(got, all[from:]) {
+			t.Errorf("from the time of offset %d: %d messages, want %d", i, len(got), n-from)
+		}
+	}
+}
+
+func restartNode(t *testing.T, c *Cluster) {
+	t.Helper()
+	must(t, c.Node(1).Stop(ctxFor(t)))
+	must(t, c.Node(1).Start(ctxFor(t)))
+}
+
+// damage changes a byte in the first entry of every object.
+func damage(t *testing.T, bucket string) {
+	t.Helper()
+	changed := 0
+	must(t, filepath.WalkDir(bucket, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		b[1000] ^= 1
+		changed++
+		return os.WriteFile(path, b, 0o600)
+	}))
+	if changed == 0 {
+		t.Fatal("there is no object")
+	}
+}

@@ -1,0 +1,3 @@
+package archive
+
+import _ "gocloud.dev/blob/fileblob" // file:///directory

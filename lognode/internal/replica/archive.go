@@ -1,0 +1,168 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/splashdam/splashdam/lognode/internal/archive"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// shelf is what a leader knows of its partition's archive. Only leaders add to it, and what an earlier one still uploads is
+// uploaded by this one too before it counts on it: so the list is read once, and kept.
+type shelf struct {
+	listed  bool
+	objects []archive.Object // replaced, never changed
+	version int              // rises with each object that is added
+	stored  mq.SegmentID     // the segment that was uploaded and not removed yet
+	down    error            // why the last upload failed
+}
+
+// errNoArchive: the topic, or the caller, wants an archive and the node has none.
+var errNoArchive = mqerr.New(mqerr.ArchiveUnavailable, "the partition's leader was started without --archive-url")
+
+// archived says whether a segment may be removed: it is in the archive, or need not be. If not it begins to upload it. While
+// the bucket is down the segment stays, until the disk is so full that publishes would be refused.
+func (p *Partition) archived(l *leadership, s *mq.Segment, t mq.TopicSettings) bool {
+	if !t.Archive || l.shelf.stored == s.ID || s.Base.Offset == s.DataEnd().Offset {
+		return true
+	}
+	if p.env.Archive == nil {
+		l.shelf.down = errNoArchive
+	}
+	if l.shelf.down != nil && !p.env.Store.PublishAllowed() {
+		p.env.Metrics.Unarchived.Inc()
+		p.log.Error("the disk is nearly full and the archive is down: a segment is removed that is not in the archive",
+			"segment", s.ID, "from", s.Base, "to", s.DataEnd(), "err", l.shelf.down)
+		return true
+	}
+	if p.env.Archive == nil {
+		p.archiveFailed(l, s, errNoArchive)
+	} else {
+		p.upload(l, s)
+	}
+	return false
+}
+
+func (p *Partition) archiveFailed(l *leadership, s *mq.Segment, err error) {
+	l.shelf.down = err
+	p.env.Metrics.ArchiveErrors.Inc()
+	p.log.Error("a segment stays that retention would remove, for it could not be archived", "segment", s.ID, "err", err)
+}
+
+// upload puts a segment into the archive beside the partition. When all places are taken a later call does.
+func (p *Partition) upload(l *leadership, s *mq.Segment) {
+	end, ok := p.env.Archive.BeginUpload()
+	if !ok {
+		return
+	}
+	name := ""
+	if t, ok := p.env.Chain.Topic(p.id.Topic); ok {
+		name = t.Name
+	}
+	p.retaining = true
+	p.beside(func(ctx context.Context) {
+		defer end()
+		o, err := p.env.Archive.Upload(ctx, name, s, func(ctx context.Context, f func(*mq.Entry) error) error {
+			return p.walk(ctx, s, s.Base, f)
+		})
+		p.post(func() {
+			p.retaining = false
+			switch {
+			case p.lead != l:
+			case err != nil:
+				p.archiveFailed(l, s, err)
+			default:
+				p.env.Metrics.Archived.Inc()
+				l.shelf.add(o)
+				p.Retain()
+			}
+		})
+	})
+}
+
+// add notes an uploaded segment.
+func (h *shelf) add(o archive.Object) {
+	h.version++
+	h.stored, h.down = o.Segment, nil
+	if h.listed && !slices.ContainsFunc(h.objects, func(have archive.Object) bool { return have.Key == o.Key }) {
+		h.objects = append(slices.Clone(h.objects), o)
+	}
+}
+
+// needsArchive says whether a read may begin before what this node keeps.
+func needsArchive(r *frame.Read, first uint64) bool {
+	return r.Archived && (r.Backward || r.From.Where != frame.AtOffset || r.From.Value < first)
+}
+
+// readArchived is Read with the archive below what is kept.
+func (p *Partition) readArchived(l *leadership, r frame.Read, reply Reply) {
+	if p.env.Archive == nil {
+		reply.fail(errNoArchive)
+		return
+	}
+	end, ok := p.env.Archive.BeginRead()
+	if !ok {
+		reply.fail(mqerr.New(mqerr.Overloaded, "this node reads as much from the archive as it may"))
+		return
+	}
+	j, known := l.journal(), l.shelf
+	p.beside(func(ctx context.Context) {
+		defer end()
+		objects, err := known.objects, error(nil)
+		if !known.listed {
+			if objects, err = p.env.Archive.List(ctx, p.id); err != nil {
+				reply.fail(err)
+				return
+			}
+			p.post(func() {
+				if p.lead == l && l.shelf.version == known.version {
+					l.shelf.listed, l.shelf.objects = true, objects
+				}
+			})
+		}
+		j.putBelow(objects, p.id)
+		done, err := p.read(ctx, j, r)
+		if err != nil {
+			reply.fail(err)
+			return
+		}
+		reply(frame.TypeReadDone, &done)
+	})
+}
+
+// putBelow puts archived segments before those that are kept; an archived one that is still kept is not needed.
+func (j *journal) putBelow(objects []archive.Object, id mq.PartitionID) {
+	first := j.first()
+	n := 0
+	for n < len(objects) && objects[n].End.Offset <= first {
+		n++
+	}
+	j.archived = objects[:n]
+	all := make([]mq.Segment, 0, n+len(j.sealed))
+	for _, o := range j.archived {
+		all = append(all, mq.Segment{ID: o.Segment, Partition: id, Number: o.Number, Base: o.Base, End: o.End, Sealed: true})
+	}
+	j.sealed = append(all, j.sealed...)
+}
+
+// object is the archived segment that s is, or nil.
+func (j *journal) object(s *mq.Segment) *archive.Object {
+	for i := range j.archived {
+		if s == &j.sealed[i] {
+			return &j.archived[i]
+		}
+	}
+	return nil
+}
+
+// readError is the answer where reading stopped: that of the archive where it is that, or a fault of this server.
+func readError(offset uint64, err error) error {
+	if e := (*mqerr.Error)(nil); errors.As(err, &e) {
+		return err
+	}
+	return mqerr.New(mqerr.Internal, "reading offset %d: %w", offset, err)
+}
