@@ -90,7 +90,7 @@ func TestEndArchive(t *testing.T) {
 	if first, _ := look(); first != 0 {
 		t.Fatalf("the first offset is %d and the bucket is down", first)
 	}
-	one.call(503, "GET", "/v1/topics/old/messages?include_archived=true", "", nil)
+	one.call(503, "GET", "/v1/topics/old/messages?include_archived=true&limit=1", "", nil)
 	must(t, os.Remove(bucket))
 	must(t, os.Rename(bucket+".away", bucket))
 	eventually(t, "retention removes", func() bool { first, _ := look(); return first > 0 })
@@ -147,6 +147,9 @@ func damage(t *testing.T, bucket string) {
 		b, err := os.ReadFile(path)
 		if err != nil {
 			return err
+		}
+		if len(b) < 1<<10 {
+			return nil // the mark
 		}
 		b[1000] ^= 1
 		changed++

@@ -125,6 +125,9 @@ func parseKey(name string) (o Object, ok bool) {
 func (a *Archive) List(ctx context.Context, p mq.PartitionID) ([]Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
+	if err := a.mark(ctx); err != nil {
+		return nil, err
+	}
 	prefix := a.prefix(p)
 	var out []Object
 	for it := a.bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
@@ -145,6 +148,18 @@ func (a *Archive) List(ctx context.Context, p mq.PartitionID) ([]Object, error) 
 	}
 	slices.SortFunc(out, func(a, b Object) int { return a.Base.Compare(b.Base) })
 	return withoutOverlaps(out), nil
+}
+
+// mark makes sure that the cluster's mark lies in the bucket: the list of a directory that can't be read is empty, without an error.
+func (a *Archive) mark(ctx context.Context) error {
+	key := a.cluster + "/archive"
+	if there, err := a.bucket.Exists(ctx, key); err == nil && there {
+		return nil
+	}
+	if err := a.bucket.WriteAll(ctx, key, []byte(magic), nil); err != nil {
+		return unavailable("looking into the archive", err)
+	}
+	return nil
 }
 
 // withoutOverlaps keeps of segments that overlap the one with the higher number.

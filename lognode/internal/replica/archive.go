@@ -12,7 +12,8 @@ import (
 )
 
 // shelf is what a leader knows of its partition's archive. Only leaders add to it, and what an earlier one still uploads is
-// uploaded by this one too before it counts on it: so the list is read once, and kept.
+// uploaded by this one too before it counts on it: so the list is read once, and kept. An empty one is not kept: it may be
+// that of a directory where nothing is mounted now.
 type shelf struct {
 	listed  bool
 	objects []archive.Object // replaced, never changed
@@ -119,7 +120,7 @@ func (p *Partition) readArchived(l *leadership, r frame.Read, reply Reply) {
 				return
 			}
 			p.post(func() {
-				if p.lead == l && l.shelf.version == known.version {
+				if p.lead == l && l.shelf.version == known.version && len(objects) > 0 {
 					l.shelf.listed, l.shelf.objects = true, objects
 				}
 			})
