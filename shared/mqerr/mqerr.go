@@ -121,7 +121,7 @@ var table = map[Code]row{
 	Overloaded:          {"overloaded", 503, true, "A queue is full; wait as long as Retry-After says."},
 	Draining:            {"draining", 503, true, "This process is stopping; another one will answer."},
 	MetadataUnavailable: {"metadata_unavailable", 503, true, "The coordinators can't be reached; send it again."},
-	ArchiveUnavailable:  {"archive_unavailable", 503, true, "The archive's bucket does not answer, or the node has none; send it again, or read without include_archived."},
+	ArchiveUnavailable:  {"archive_unavailable", 503, true, "The archive does not answer; send it again, or read without it."},
 	NotLeader:           {"not_leader", 503, true, "Another node leads the partition."},
 	StorageFull:         {"storage_full", 507, true, "The disks are nearly full; settle or remove messages, or add nodes."},
 	OutcomeUnknown:      {"outcome_unknown", 504, true, "The request may or may not have been carried out; repeating it may do it twice."},
