@@ -35,6 +35,7 @@ func (p *Partition) archived(l *leadership, s *mq.Segment, t mq.TopicSettings) b
 		l.shelf.down = errNoArchive
 	}
 	if l.shelf.down != nil && !p.env.Store.PublishAllowed() {
+		l.shelf.stored = s.ID // so that it is counted once
 		p.env.Metrics.Unarchived.Inc()
 		p.log.Error("the disk is nearly full and the archive is down: a segment is removed that is not in the archive",
 			"segment", s.ID, "from", s.Base, "to", s.DataEnd(), "err", l.shelf.down)
