@@ -174,10 +174,12 @@ func renderTopic(t *api.Topic, width int, paint painter) string {
 		{"replicas", fmt.Sprintf("%d, of which %d before an answer", set.Replicas, set.Quorum)},
 		{"retention", retention(set.Retention.Time, set.Retention.Bytes, set.Retention.KeepUnsettled)},
 		{"largest message", size(uint64(set.MaxMessageBytes))}, {"compression", set.Compression},
-		{"archive", map[bool]string{false: "no", true: "before retention removes"}[set.Archive]},
 	}
 	if t.Scheduled > 0 { // most topics have none
 		rows = slices.Insert(rows, 5, [2]string{"scheduled", count(t.Scheduled) + partial(t.Partial)})
+	}
+	if set.Archive {
+		rows = append(rows, [2]string{"archive", "before retention removes"})
 	}
 	parts := table{headers: []string{">PART", "STATE", "LEADER", "REPLICAS", ">FIRST", ">NEXT", ">SIZE"}}
 	away := false
