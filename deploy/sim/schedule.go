@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 )
@@ -10,17 +11,20 @@ import (
 
 type event struct {
 	at  int64
+	due int64 // at, but for what a frozen process put off
 	seq uint64
 	p   *process // nil: of the world, not of a process
 	gen int
 	f   func()
 }
 
-// events is a heap by time and then by the order of scheduling.
+// events is a heap by time, then by when they were due, then by the order of scheduling: what waits for a frozen process
+// comes in order, also if the process was frozen again meanwhile.
 type events []event
 
 func (h events) less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+	a, b := &h[i], &h[j]
+	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.due, b.due), cmp.Compare(a.seq, b.seq)) < 0
 }
 
 func (h *events) push(e event) {
@@ -99,7 +103,8 @@ func newScheduler(seed uint64) *scheduler {
 // in schedules f in d; for a process only as long as this run of it lives.
 func (s *scheduler) in(d int64, p *process, f func()) {
 	s.seq++
-	e := event{at: s.now + max(d, 0), seq: s.seq, p: p, f: f}
+	at := s.now + max(d, 0)
+	e := event{at: at, due: at, seq: s.seq, p: p, f: f}
 	if p != nil {
 		e.gen = p.gen
 	}
@@ -119,8 +124,7 @@ func (s *scheduler) step(until int64) bool {
 	case e.p.gen != e.gen:
 		return true
 	case e.p.frozen > s.now:
-		s.seq++
-		e.at, e.seq = e.p.frozen, s.seq
+		e.at = e.p.frozen
 		s.queue.push(e)
 		return true
 	}
