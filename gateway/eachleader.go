@@ -26,16 +26,23 @@ func untilAnswered[R perPartition](ctx context.Context, g *Gateway, parts []mq.P
 		if parts = again; len(parts) == 0 {
 			return out
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-changes:
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !waitForChange(ctx, changes, pause) {
 			return out
 		}
-		t.Stop()
 	}
+}
+
+// waitForChange waits between two tries: for news of who leads, or for the pause. False when ctx ended first.
+func waitForChange(ctx context.Context, changes <-chan struct{}, pause time.Duration) bool {
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-changes:
+	case <-t.C:
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 // fromLeader is one control call to the leader of a partition, and again while there is none that answers, until ctx
@@ -49,15 +56,9 @@ func fromLeader[R any](ctx context.Context, g *Gateway, p mq.PartitionID, call f
 		if err == nil || asError(err).Code != mqerr.NoLeader {
 			return answer, err
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-changes:
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !waitForChange(ctx, changes, pause) {
 			return answer, err
 		}
-		t.Stop()
 	}
 }
 

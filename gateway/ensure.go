@@ -92,15 +92,9 @@ func (g *Gateway) tellGroup(ctx context.Context, gr meta.Group, parts []mq.Parti
 		if last == nil {
 			return nil
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-changes:
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !waitForChange(ctx, changes, pause) {
 			return last
 		}
-		t.Stop()
 	}
 }
 

@@ -13,9 +13,8 @@ func LanesOf(b *mq.Batch) ([]mq.Lane, error) {
 	return lanes, err
 }
 
-// EntryLanes calls f with each batch in an entry that takes offsets: the one of its first message, and their lanes (nil:
-// all normal).
-func EntryLanes(e *mq.Entry, f func(first uint64, count uint32, lanes []mq.Lane)) error {
+// EachBatch calls f with each batch in an entry that takes offsets, and the offset of its first message.
+func EachBatch(e *mq.Entry, f func(first uint64, b *mq.Batch) error) error {
 	at := e.At.Offset
 	for rest := e.Records; len(rest) > 0; {
 		rec, next, err := mq.NextRecord(rest)
@@ -30,14 +29,24 @@ func EntryLanes(e *mq.Entry, f func(first uint64, count uint32, lanes []mq.Lane)
 		if !ok {
 			continue
 		}
-		lanes, err := LanesOf(&b)
-		if err != nil {
+		if err := f(at, &b); err != nil {
 			return err
 		}
-		f(at, uint32(b.Count), lanes)
 		at += uint64(b.Count)
 	}
 	return nil
+}
+
+// EntryLanes calls f with each batch in an entry that takes offsets: the one of its first message, and their lanes (nil:
+// all normal).
+func EntryLanes(e *mq.Entry, f func(first uint64, count uint32, lanes []mq.Lane)) error {
+	return EachBatch(e, func(first uint64, b *mq.Batch) error {
+		lanes, err := LanesOf(b)
+		if err == nil {
+			f(first, uint32(b.Count), lanes)
+		}
+		return err
+	})
 }
 
 // Attributes are what orders the messages of a batch.

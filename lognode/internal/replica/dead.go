@@ -150,7 +150,7 @@ func (p *Partition) eachIndexed(ctx context.Context, j *journal, offsets []uint6
 
 // indexed calls f for the offsets that the entry holds and returns the others, which are behind it.
 func indexed(e *mq.Entry, offsets []uint64, f func(off uint64, m *mq.Message)) ([]uint64, error) {
-	err := eachBatch(e, func(first uint64, b *mq.Batch) error {
+	err := delivery.EachBatch(e, func(first uint64, b *mq.Batch) error {
 		end := first + uint64(b.Count)
 		if len(offsets) == 0 || offsets[0] >= end {
 			return nil

@@ -72,7 +72,7 @@ func (p *Partition) lookAt(ctx context.Context, j *journal, w *delivery.Window) 
 	for at < end && found < lookEnough && ctx.Err() == nil {
 		e, err := p.entry(ctx, j, at)
 		if err == nil {
-			err = eachBatch(e, func(first uint64, b *mq.Batch) error {
+			err = delivery.EachBatch(e, func(first uint64, b *mq.Batch) error {
 				if b.Uses&mq.UsesHeaders == 0 {
 					return nil
 				}
@@ -94,28 +94,4 @@ func (p *Partition) lookAt(ctx context.Context, j *journal, w *delivery.Window) 
 	}
 	w.To = min(at, w.To)
 	return wanted
-}
-
-// eachBatch calls f with each batch of messages in an entry, and the offset of its first one.
-func eachBatch(e *mq.Entry, f func(first uint64, b *mq.Batch) error) error {
-	at := e.At.Offset
-	for rest := e.Records; len(rest) > 0; {
-		rec, next, err := mq.NextRecord(rest)
-		if err != nil {
-			return err
-		}
-		rest = next
-		b, _, _, ok, err := mq.MessagesOf(rec)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			continue
-		}
-		if err := f(at, &b); err != nil {
-			return err
-		}
-		at += uint64(b.Count)
-	}
-	return nil
 }
