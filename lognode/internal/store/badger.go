@@ -84,6 +84,11 @@ func openBadger(dir string, readOnly bool, log badger.Logger) (db *badger.DB, er
 	if err := checkTables(dir); err != nil {
 		return nil, err
 	}
+	if !readOnly { // a closed volume has no WAL, and Badger reads through no value log then
+		if err := endLogs(dir); err != nil {
+			return nil, err
+		}
+	}
 	defer recovered(&err)
 	db, err = badger.OpenManaged(badgerOptions(dir, readOnly, log))
 	if err != nil && !exhausted(err) {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -233,6 +234,48 @@ func TestDamagedValueIsNotServed(t *testing.T) {
 	s = mustOpen(t, h.cfg)
 	for _, j := range h.journals {
 		j.mustHold(t, s, len(j.entries))
+	}
+}
+
+// A damaged header of one entry in the value log is damage of what lies behind it, not of the whole volume, whatever
+// lengths it seems to have.
+func TestDamagedHeaderLeavesThePrefix(t *testing.T) {
+	for name, header := range map[string][]byte{
+		"no varint":     bytes.Repeat([]byte{0xFF}, 32),
+		"4 GiB":         {0x40, 0, 28, 0xFE, 0xFF, 0xFF, 0xFF, 0x0F, 0},
+		"a key of 1 GB": {0x40, 0, 0x80, 0x80, 0x80, 0x80, 4, 1, 0},
+		"no end":        {0x40, 0, 28, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := prepare(t, false, 400)
+			j := h.journals[2] // the last one written
+			value := filepath.Join(h.cfg.Dir, "volumes", "000001", "000001.vlog")
+			b, err := os.ReadFile(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			big := 300
+			for len(j.data[big]) < valueThreshold {
+				big++
+			}
+			// Before the value lie its key of 20 bytes with Badger's version of 8, and a header of 2 + 1 + 2 + 1 bytes.
+			at := strings.LastIndex(string(b), string(j.data[big])) - 28 - 6
+			if at < 0 || b[at+2] != 28 {
+				t.Fatalf("no header at %d", at)
+			}
+			copy(b[at:], header)
+			if err := os.WriteFile(value, b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			s := mustOpen(t, h.cfg)
+			h.journals[0].mustHold(t, s, 400)
+			h.journals[1].mustHold(t, s, 400)
+			n := 0
+			err = s.Scan(j.id, mq.Position{}, func(mq.Position, []byte) bool { n++; return true })
+			if !errors.Is(err, ErrDamaged) || n == 0 {
+				t.Fatalf("%d entries before the damage: %v", n, err)
+			}
+		})
 	}
 }
 

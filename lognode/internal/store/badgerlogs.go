@@ -1,0 +1,128 @@
+package store
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// badgerLogHeader is the length of the head of Badger's logs (vlogHeaderSize in its value.go).
+const badgerLogHeader = 20
+
+// endLogs ends the logs that Badger reads through when it opens a directory for writing (the memtables' WALs and
+// the last value log) at the first entry whose header makes no sense. Badger cuts a log at an entry with a wrong CRC
+// or a short body by itself; a length that is no varint makes its Open fail and leak its goroutines, and one of 4 GiB
+// makes it panic: then everything in the volume would count as damaged, for one broken entry.
+// Source: safeRead.Entry and header.DecodeFrom of Badger 4.9.
+func endLogs(dir string) error {
+	names, err := filepath.Glob(filepath.Join(dir, "*.mem"))
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	values, err := filepath.Glob(filepath.Join(dir, "*.vlog"))
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if len(values) > 0 {
+		names = append(names, slices.Max(values)) // the names are numbers of six digits
+	}
+	for _, name := range names {
+		if err := endLog(name); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+	}
+	return nil
+}
+
+// endLog writes zeros over the header that makes no sense, if there is one: Badger takes that for the log's end.
+func endLog(name string) error {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	at, broken, err := brokenHeader(f, info.Size())
+	if err != nil || !broken {
+		return err
+	}
+	if _, err := f.WriteAt(make([]byte, min(64, info.Size()-at)), at); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// brokenHeader walks a log as Badger does and says where its first header that makes no sense is, if the walk
+// meets one before it ends.
+func brokenHeader(f *os.File, size int64) (at int64, broken bool, err error) {
+	if size <= badgerLogHeader {
+		return 0, false, nil
+	}
+	r := bufio.NewReaderSize(io.NewSectionReader(f, badgerLogHeader, size-badgerLogHeader), 1<<16)
+	table := crc32.MakeTable(crc32.Castagnoli)
+	for at = badgerLogHeader; at < size; {
+		// Two bytes of flags and three varints of up to ten bytes.
+		head, err := r.Peek(int(min(32, size-at)))
+		if err != nil {
+			return 0, false, err
+		}
+		length, body, ok := entryLength(head)
+		if !ok || body > size-at {
+			// Too short for the file is an end to Badger, but only after it made room for up to 4 GiB.
+			return at, true, nil
+		}
+		if body == 0 && head[0] == 0 && head[1] == 0 {
+			return 0, false, nil // zeros: the end
+		}
+		sum := crc32.New(table)
+		if _, err := io.CopyN(sum, r, int64(length)+body); err != nil {
+			return 0, false, endIsNoError(err)
+		}
+		var crc [crc32.Size]byte
+		if _, err := io.ReadFull(r, crc[:]); err != nil || binary.BigEndian.Uint32(crc[:]) != sum.Sum32() {
+			return 0, false, endIsNoError(err)
+		}
+		at += int64(length) + body + crc32.Size
+	}
+	return 0, false, nil
+}
+
+func endIsNoError(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return err
+}
+
+// entryLength reads the header of an entry: its own length and that of key and value. ok is false for one that
+// Badger never writes.
+func entryLength(head []byte) (length int, body int64, ok bool) {
+	length = 2
+	if len(head) < length {
+		return 0, 0, true // a file that ends inside a header
+	}
+	var fields [3]uint64
+	for i := range fields {
+		v, n := binary.Uvarint(head[length:])
+		if n < 0 || n == 0 && len(head) == 32 {
+			return 0, 0, false
+		}
+		if n == 0 {
+			return length, 0, true
+		}
+		fields[i], length = v, length+n
+	}
+	if fields[0] > 1<<16 || fields[1] > 1<<32-1-1<<16 {
+		return 0, 0, false
+	}
+	return length, int64(fields[0] + fields[1]), true
+}
