@@ -13,6 +13,9 @@ const (
 	// againWait bounds how long a message with an idempotency key is sent again and again: far within the window of
 	// ten minutes, in which it must be known.
 	againWait = 2 * time.Minute
+	// againAge is how old a batch may be that is sent again: within the window too, with the wait added, and with
+	// minutes to spare for clocks that are set apart.
+	againAge = 5 * time.Minute
 	// remembered bounds the batches that are kept to be sent once more.
 	remembered = 64
 )
@@ -64,6 +67,7 @@ func (p *producer) conflict(b *batch, i int, err error) {
 }
 
 func (p *producer) remember(b *batch) {
+	b.stored = time.Now()
 	if len(p.done) < remembered {
 		p.done = append(p.done, b)
 		return
@@ -78,6 +82,9 @@ func (p *producer) again() {
 		return
 	}
 	b := p.done[p.random.IntN(len(p.done))]
+	if time.Since(b.stored) > againAge {
+		return
+	}
 	results, err := p.send(b)
 	if err != nil {
 		p.conflict(b, 0, err)

@@ -26,7 +26,8 @@ type batch struct {
 	ids      []uint32
 	messages []client.Message
 	keyed    bool
-	places   []place // once all are stored
+	places   []place   // once all are stored
+	stored   time.Time // when that was answered
 }
 
 // producer publishes to one partition, one request after the other. What has no idempotency key is sent once: what
