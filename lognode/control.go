@@ -37,13 +37,13 @@ func gather(ctx context.Context, n int, ask func(i int, done func())) error {
 
 // Probe answers what this store knows of segments and changes nothing.
 func (s *server) Probe(ctx context.Context, req *mqpb.ProbeRequest) (*mqpb.ProbeResponse, error) {
-	ids := req.Segments
-	if !s.node.env.Follows(req.Fence) {
-		ids = nil // what is missing in an answer is unknown
-	}
-	states, err := s.states(ctx, ids, func(p *replica.Partition, id mq.SegmentID, answer func(replica.State)) {
+	states, err := s.states(ctx, req.Segments, func(p *replica.Partition, id mq.SegmentID, answer func(replica.State)) {
 		p.Probe(id, answer)
 	})
+	// Asked after the states were taken: a copy that grew behind the answer to a later leader must not count here.
+	if !s.node.env.Follows(req.Fence) {
+		states = nil // what is missing in an answer is unknown
+	}
 	return &mqpb.ProbeResponse{Node: mqpb.FromIncarnation(s.node.store.Identity()), Segments: states}, err
 }
 
@@ -79,7 +79,7 @@ func (s *server) Seal(ctx context.Context, req *mqpb.SealRequest) (*mqpb.SealRes
 		if !n.env.Follows(f) {
 			return &mqpb.SealResponse{Node: mqpb.FromIncarnation(n.store.Identity())}, nil
 		}
-		if err := n.store.SetNamed(f.Partition.MQ(), f.Number, f.Revision); err != nil {
+		if err := n.store.SetNamed(f.Partition.MQ(), mq.Named{Number: f.Number, Revision: f.Revision}); err != nil {
 			return nil, status.Errorf(codes.Internal, "remembering segment number %d: %v", f.Number, err)
 		}
 	}
@@ -135,7 +135,7 @@ func (s *server) Create(ctx context.Context, req *mqpb.CreateRequest) (*mqpb.Cre
 		r := &mqpb.CreateResult{Segment: uint64(seg.ID), Ok: true}
 		if seg.ReplicaIndex(n.store.Identity().Store) < 0 {
 			r.Ok, r.Reason = false, "this store is not among the replicas"
-		} else if !n.store.Follows(seg.Partition, seg.Number, ns.Revision) {
+		} else if !n.store.Named(seg.Partition).Follows(mq.Named{Number: seg.Number, Revision: ns.Revision}) {
 			r.Ok, r.Reason = false, "a later segment of the partition was seen here (R7)"
 		} else {
 			seg.Compared = ns.Revision

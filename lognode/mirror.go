@@ -93,8 +93,8 @@ func (s *server) Inventory(_ context.Context, req *mqpb.InventoryRequest) (*mqpb
 	res := &mqpb.InventoryResponse{Node: mqpb.FromIncarnation(st.Identity())}
 	if req.After == 0 {
 		res.Mirror = st.ReadMirror()
-		st.AllNamed(func(p mq.PartitionID, number uint64, revision int64) {
-			res.Named = append(res.Named, &mqpb.Named{Partition: mqpb.FromPartition(p), Number: number, Revision: revision})
+		st.AllNamed(func(p mq.PartitionID, named mq.Named) {
+			res.Named = append(res.Named, &mqpb.Named{Partition: mqpb.FromPartition(p), Number: named.Number, Revision: named.Revision})
 		})
 	}
 	list := slices.DeleteFunc(st.Segments(), func(i store.SegmentInfo) bool { return uint64(i.Segment.ID) <= req.After })
@@ -125,9 +125,9 @@ func (n *Node) behind(p mq.PartitionID, is bool) {
 	}
 	if is {
 		n.stale[p] = true
-		number, revision := n.store.Named(p)
+		seen := n.store.Named(p)
 		n.log.Error("etcd is behind what this node has seen of a partition: was its data put back from a copy? "+
-			"The partition is left alone", "partition", p, "seen_number", number, "seen_revision", revision)
+			"The partition is left alone", "partition", p, "seen_number", seen.Number, "seen_revision", seen.Revision)
 	} else {
 		delete(n.stale, p)
 	}
@@ -136,7 +136,8 @@ func (n *Node) behind(p mq.PartitionID, is bool) {
 
 // follows checks a head against what this store has seen.
 func (n *Node) follows(h *mq.Head) bool {
-	ok := h.Next == 0 || n.store.Follows(h.Partition, h.Next-1, h.Revision)
+	said, named := h.Named()
+	ok := !named || n.store.Named(h.Partition).Follows(said)
 	n.behind(h.Partition, !ok)
 	return ok
 }

@@ -192,8 +192,9 @@ func (s *Store) RecordLost(ctx context.Context, h mq.Head, seg mq.Segment, held 
 		if err != nil {
 			return h, err
 		}
-		if now.ID != seg.ID {
-			return h, mqerr.New(mqerr.PreconditionFailed, "%s is not in the chain any more", &seg)
+		// Who holds it may have changed without the head: then there is somebody who was not asked.
+		if now.ID != seg.ID || !slices.Equal(now.Replicas, seg.Replicas) || !slices.Equal(now.Adding, seg.Adding) {
+			return h, mqerr.New(mqerr.PreconditionFailed, "%s is not in the chain any more, or has other holders", &seg)
 		}
 		now.Held = &held
 		text, err := encode(now)

@@ -40,19 +40,12 @@ func (p *Partition) SetHead(h mq.Head) {
 // and nothing was lost in between, also not recorded as such, the state and everybody who waits go over to it (a roll).
 func (p *Partition) succeeded(l *leadership) {
 	h := p.head
-	var end *mq.Position
-	switch s := l.seg.Segment(); {
-	case h.Last != nil && h.Last.ID == s.ID:
-		end = &h.Last.End
-	case h.Open != nil && h.Open.Base == s.Base: // empty, and replaced
-		end = &h.Open.Base
-	}
 	cause := mqerr.New(mqerr.NotLeader, "the partition has another leader now")
 	if h.Open != nil {
 		cause.Leader = h.Open.LeaderNode()
 	}
-	if !l.serving || !p.mine(h.Open) || end == nil || *end != l.seg.Next() || h.Open.Base != *end || !p.fresh(h.Open) {
-		p.resign(cause, end)
+	if !l.serving || !p.mine(h.Open) || !l.seg.Rolls(&h, p.fresh(h.Open)) {
+		p.resign(cause, segment.EndIn(&h, l.seg.Segment()))
 		return
 	}
 	next, err := p.newLeadership(h.Open, l.seg.Prev(), l.seg.Stamp())
@@ -79,7 +72,7 @@ func (p *Partition) mine(s *mq.Segment) bool {
 // fresh says whether this store's copy of a segment is there, whole, not sealed and empty: only such a one can be led.
 func (p *Partition) fresh(s *mq.Segment) bool {
 	h := p.copies[s.ID]
-	return h != nil && !h.damaged && !h.copy.Sealing() && h.copy.Queued() == s.Base
+	return h != nil && !h.damaged && h.copy.Fresh()
 }
 
 // lookForLead begins to lead if etcd names this incarnation and the copy is here.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
@@ -19,8 +20,7 @@ func (e *Env) Follows(f *mqpb.Named) bool {
 	if f == nil {
 		return true
 	}
-	number, _ := e.Store.Named(f.Partition.MQ())
-	return f.Number >= number
+	return e.Store.Named(f.Partition.MQ()).Admits(f.Number)
 }
 
 // suffix is the work of a new leader on the sealed segments before its own (replication.md step 6).
@@ -42,39 +42,28 @@ func (x *suffix) repair(ctx context.Context, s *mq.Segment) error {
 	if s.Base == s.DataEnd() {
 		return nil
 	}
-	// A node that copies the segment to become a replica counts as soon as its copy is whole: the end is decided, and
-	// what etcd names is kept.
 	all := s.Holders()
-	tails, known := x.tails(ctx, s, all)
-	holders := 0
-	var behind []int
-	for i := range all {
-		switch {
-		case known[i] && !tails[i].Before(s.DataEnd()):
-			holders++
-		case known[i]:
-			behind = append(behind, i)
-		}
-	}
+	found := x.ask(ctx, all, func(ctx context.Context, r mq.Replica) segment.Found { return x.tailOf(ctx, s, r) })
+	lacking, behind := segment.Spread(s, found)
 	var last error
-	for len(behind) > 0 && holders < s.Quorum {
+	for len(behind) > 0 && lacking > 0 {
 		r := all[behind[0]]
-		if last = x.copyTo(ctx, s, r, tails[behind[0]]); last == nil {
-			holders++
+		if last = x.copyTo(ctx, s, r, found[behind[0]].Tail); last == nil {
+			lacking--
 		} else {
 			x.p.log.Warn("the suffix could not be copied", "segment", s.ID, "node", r.Node, "err", last)
 		}
 		behind = behind[1:]
 	}
-	if holders < s.Quorum {
+	if lacking > 0 {
 		if last == nil {
 			last = errors.New("the others do not answer")
 		}
-		return fmt.Errorf("segment %d up to %s is on %d of %d replicas needed: %w", s.ID, s.DataEnd(), holders, s.Quorum, last)
+		return fmt.Errorf("segment %d up to %s is on %d of %d replicas needed: %w", s.ID, s.DataEnd(), s.Quorum-lacking, s.Quorum, last)
 	}
 	for _, i := range behind {
 		x.p.beside(func(ctx context.Context) {
-			if err := x.copyTo(ctx, s, all[i], tails[i]); err != nil {
+			if err := x.copyTo(ctx, s, all[i], found[i].Tail); err != nil {
 				x.p.log.Warn("a replica of the last segment is behind", "segment", s.ID, "node", all[i].Node, "err", err)
 			}
 		})
@@ -82,49 +71,45 @@ func (x *suffix) repair(ctx context.Context, s *mq.Segment) error {
 	return nil
 }
 
-// tails asks all holders of a segment at once; one that does not answer soon is not known.
-func (x *suffix) tails(ctx context.Context, s *mq.Segment, all []mq.Replica) (tails []mq.Position, known []bool) {
-	return x.ask(ctx, all, func(ctx context.Context, r mq.Replica) (mq.Position, bool) { return x.tailOf(ctx, s, r) })
-}
-
-func (x *suffix) ask(ctx context.Context, all []mq.Replica, one func(context.Context, mq.Replica) (mq.Position, bool)) (tails []mq.Position, known []bool) {
-	tails, known = make([]mq.Position, len(all)), make([]bool, len(all))
+// ask asks all holders of a segment at once; one that does not answer soon is not known.
+func (x *suffix) ask(ctx context.Context, all []mq.Replica, one func(context.Context, mq.Replica) segment.Found) []segment.Found {
+	found := make([]segment.Found, len(all))
 	ctx, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i, r := range all {
-		wg.Go(func() { tails[i], known[i] = one(ctx, r) })
+		wg.Go(func() { found[i] = one(ctx, r) })
 	}
 	wg.Wait()
-	return tails, known
+	return found
 }
 
-func (x *suffix) tailOf(ctx context.Context, s *mq.Segment, r mq.Replica) (mq.Position, bool) {
+func (x *suffix) tailOf(ctx context.Context, s *mq.Segment, r mq.Replica) segment.Found {
 	if r.Store == x.self {
 		info, ok := x.p.env.Store.Segment(s.ID)
-		return info.Tail, ok && !info.Damaged && x.p.env.Follows(x.fence)
+		return segment.Found{Tail: info.Tail, Known: ok && !info.Damaged && x.p.env.Follows(x.fence)}
 	}
 	c, err := x.p.env.Peers.Client(r.Store)
 	if err != nil {
-		return mq.Position{}, false
+		return segment.Found{}
 	}
 	res, err := c.Probe(ctx, &mqpb.ProbeRequest{Segments: []uint64{uint64(s.ID)}, Fence: x.fence})
 	if err != nil {
-		return mq.Position{}, false
+		return segment.Found{}
 	}
 	return answered(r, res.Node, res.Segments)
 }
 
-func answered(r mq.Replica, node *mqpb.Incarnation, states []*mqpb.SegmentState) (mq.Position, bool) {
+func answered(r mq.Replica, node *mqpb.Incarnation, states []*mqpb.SegmentState) segment.Found {
 	if len(states) != 1 || !states[0].Known || node.GetStore() != string(r.Store) {
-		return mq.Position{}, false
+		return segment.Found{}
 	}
-	return states[0].Tail.MQ(), true
+	return segment.Found{Tail: states[0].Tail.MQ(), Known: true}
 }
 
 // sealedTail is tailOf for the judgement whether something is lost: before it answers, the replica makes durable that it
 // takes nothing more of the segment from whoever led it, and follows no leader before this one.
-func (x *suffix) sealedTail(ctx context.Context, s *mq.Segment, r mq.Replica) (mq.Position, bool) {
+func (x *suffix) sealedTail(ctx context.Context, s *mq.Segment, r mq.Replica) segment.Found {
 	req := &mqpb.SealRequest{Segments: []uint64{uint64(s.ID)}, Reason: "its end is looked for", Fence: x.fence}
 	var res *mqpb.SealResponse
 	var err error
@@ -137,42 +122,28 @@ func (x *suffix) sealedTail(ctx context.Context, s *mq.Segment, r mq.Replica) (m
 		}
 	}
 	if err != nil {
-		return mq.Position{}, false
+		return segment.Found{}
 	}
 	return answered(r, res.Node, res.Segments)
 }
 
-// judge looks for what is left of a sealed segment and records the rest as lost, if that may be (rule R6). Nil if it was
-// recorded, or if nothing is lost.
-//
-// A range below the end that all but fewer than q holders lack was never acknowledged and never served: either takes q
-// holders, and one of them would have answered. Nothing can change that behind the answers: they are given after
-// the replica sealed its copy for the leader that wrote it, and for good refused the leaders before this one, who could
-// have spread the range by copies. With more holders missing only an operator may say so.
+// judge looks for what is left of a sealed segment and records the rest as lost, if that may be (segment.Lost). Nil if it
+// was recorded, or if nothing is lost.
 func (x *suffix) judge(ctx context.Context, head mq.Head, s *mq.Segment, by meta.Force) error {
 	all := s.Holders()
-	tails, known := x.ask(ctx, all, func(ctx context.Context, r mq.Replica) (mq.Position, bool) { return x.sealedTail(ctx, s, r) })
-	held, missing, named := s.Base, 0, by.Store == ""
-	for i, r := range all {
-		if !known[i] {
-			missing++
-			continue
-		}
-		named = named || r.Store == by.Store
-		if held.Before(tails[i]) {
-			held = tails[i]
-		}
+	found := x.ask(ctx, all, func(ctx context.Context, r mq.Replica) segment.Found { return x.sealedTail(ctx, s, r) })
+	var force *segment.Force
+	if by.Stands(head.Open.ID, time.Now()) {
+		force = &segment.Force{Store: by.Store, Empty: by.Empty}
 	}
-	forced := by.Stands(head.Open.ID, time.Now()) && named && (missing < len(all) || by.Empty)
-	switch {
-	case !held.Before(s.DataEnd()):
-		return nil
-	case missing < s.Quorum:
+	held, below, forced, err := segment.Lost(s, found, force)
+	if err != nil || !below {
+		return err
+	}
+	if !forced {
 		by = meta.Force{}
-	case !forced:
-		return fmt.Errorf("%d of the %d holders of segment %d do not answer", missing, len(all), s.ID)
 	}
-	_, err := x.p.env.Chain.RecordLost(ctx, head, *s, held, by)
+	_, err = x.p.env.Chain.RecordLost(ctx, head, *s, held, by)
 	if err == nil {
 		x.p.env.Metrics.Lost.Inc()
 		x.p.log.Error("a range of the partition is lost", "segment", s.ID, "from", held, "to", s.DataEnd(), "forced_by", by.By)
@@ -227,8 +198,8 @@ func (x *suffix) copyTo(ctx context.Context, s *mq.Segment, r mq.Replica, tail m
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()
-	if tail, known := x.tailOf(ctx, s, r); !known || tail.Before(s.DataEnd()) {
-		return fmt.Errorf("node %s has %s of segment %d after the copy, not %s", r.Node, tail, s.ID, s.DataEnd())
+	if found := x.tailOf(ctx, s, r); !found.Whole(s.DataEnd()) {
+		return fmt.Errorf("node %s has %s of segment %d after the copy, not %s", r.Node, found.Tail, s.ID, s.DataEnd())
 	}
 	return nil
 }

@@ -175,7 +175,7 @@ func TestDeposedLeaderIsRefused(t *testing.T) {
 	if !o.env.Follows(&mqpb.Named{Partition: p, Number: 1}) {
 		t.Fatal("the open segment's own number is refused")
 	}
-	if err := o.store.SetNamed(testPartition, 5, 50); err != nil {
+	if err := o.store.SetNamed(testPartition, mq.Named{Number: 5, Revision: 50}); err != nil {
 		t.Fatal(err)
 	}
 	for number, want := range map[uint64]bool{4: false, 5: true, 6: true} {

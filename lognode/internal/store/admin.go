@@ -80,16 +80,15 @@ func (s *Store) recordFacts(list ...fact) error {
 
 // Named is the highest (number, revision) that the store saw named for a partition (rule R7); zeros when
 // none.
-func (s *Store) Named(p mq.PartitionID) (number uint64, revision int64) {
+func (s *Store) Named(p mq.PartitionID) mq.Named {
 	s.facts.mu.Lock()
 	defer s.facts.mu.Unlock()
-	n := s.facts.named[p]
-	return n.number, n.revision
+	return s.facts.named[p]
 }
 
 // SetNamed raises what Named answers, durably. Less than what is recorded changes nothing.
-func (s *Store) SetNamed(p mq.PartitionID, number uint64, revision int64) error {
-	return s.recordFacts(s.raise(nil, p, number, revision)...)
+func (s *Store) SetNamed(p mq.PartitionID, n mq.Named) error {
+	return s.recordFacts(s.raise(nil, p, n)...)
 }
 
 // namedAtOnce is how many partitions are named in one frame.
@@ -99,8 +98,8 @@ const namedAtOnce = 10_000
 func (s *Store) SetAllNamed(heads []mq.Head) error {
 	var list []fact
 	for i := range heads {
-		if h := &heads[i]; h.Next > 0 {
-			list = s.raise(list, h.Partition, h.Next-1, h.Revision)
+		if n, ok := heads[i].Named(); ok {
+			list = s.raise(list, heads[i].Partition, n)
 		}
 	}
 	for chunk := range slices.Chunk(list, namedAtOnce) {
@@ -112,28 +111,19 @@ func (s *Store) SetAllNamed(heads []mq.Head) error {
 }
 
 // AllNamed calls f with what Named answers for every partition.
-func (s *Store) AllNamed(f func(p mq.PartitionID, number uint64, revision int64)) {
+func (s *Store) AllNamed(f func(p mq.PartitionID, n mq.Named)) {
 	s.facts.mu.Lock()
 	defer s.facts.mu.Unlock()
 	for p, n := range s.facts.named {
-		f(p, n.number, n.revision)
+		f(p, n)
 	}
 }
 
-// Follows says whether what etcd says of a partition is not older than what this store has seen: the number of its newest
-// segment, and at the same number the revision of its key (rule R7). The number counts first, because the revisions
-// of an etcd that was rebuilt begin anew.
-func (s *Store) Follows(p mq.PartitionID, number uint64, revision int64) bool {
-	n, r := s.Named(p)
-	return !(named{number, revision}).less(named{n, r})
-}
-
-func (s *Store) raise(list []fact, p mq.PartitionID, number uint64, revision int64) []fact {
-	n, r := s.Named(p)
-	if !(named{n, r}).less(named{number, revision}) {
+func (s *Store) raise(list []fact, p mq.PartitionID, n mq.Named) []fact {
+	if !s.Named(p).Less(n) {
 		return list
 	}
-	return append(list, fact{Partition: &p, Number: number, Revision: revision})
+	return append(list, fact{Partition: &p, Number: n.Number, Revision: n.Revision})
 }
 
 // CreateSegments records segments that this store is to hold, with one sync, and the naming of their
@@ -161,7 +151,7 @@ func (s *Store) CreateSegments(segs []mq.Segment, revision int64) error {
 			fresh = append(fresh, g.ID)
 			list = append(list, fact{Create: &g})
 		}
-		list = s.raise(list, g.Partition, g.Number, revision)
+		list = s.raise(list, g.Partition, mq.Named{Number: g.Number, Revision: revision})
 	}
 	if err := s.inOrder(func() error { return s.placeNew(fresh, list) }); err != nil {
 		return err

@@ -41,8 +41,8 @@ func TestCreateSegments(t *testing.T) {
 		if !ok || !info.SealFlag || *info.End != sealed.End {
 			t.Fatalf("segment 3: %+v", info)
 		}
-		if n, rev := s.Named(one.Partition); n != 1 || rev != 7 {
-			t.Fatalf("named %d %d", n, rev)
+		if n := s.Named(one.Partition); n != (mq.Named{Number: 1, Revision: 7}) {
+			t.Fatalf("named %+v", n)
 		}
 		if len(s.Segments()) != 2 {
 			t.Fatalf("segments: %+v", s.Segments())
@@ -66,23 +66,23 @@ func TestNamedOnlyRises(t *testing.T) {
 	s := mustOpen(t, cfg)
 	p := mq.PartitionID{Topic: 3, Number: 1}
 	for _, step := range []struct {
-		number   uint64
-		revision int64
-		want     named
+		named, want mq.Named
 	}{
-		{2, 10, named{2, 10}}, {1, 99, named{2, 10}}, {2, 9, named{2, 10}}, {2, 11, named{2, 11}}, {3, 5, named{3, 5}},
+		{mq.Named{Number: 2, Revision: 10}, mq.Named{Number: 2, Revision: 10}}, {mq.Named{Number: 1, Revision: 99}, mq.Named{Number: 2, Revision: 10}},
+		{mq.Named{Number: 2, Revision: 9}, mq.Named{Number: 2, Revision: 10}}, {mq.Named{Number: 2, Revision: 11}, mq.Named{Number: 2, Revision: 11}},
+		{mq.Named{Number: 3, Revision: 5}, mq.Named{Number: 3, Revision: 5}},
 	} {
-		if err := s.SetNamed(p, step.number, step.revision); err != nil {
+		if err := s.SetNamed(p, step.named); err != nil {
 			t.Fatal(err)
 		}
-		if n, r := s.Named(p); (named{n, r}) != step.want {
-			t.Fatalf("after %+v: %d %d", step, n, r)
+		if n := s.Named(p); n != step.want {
+			t.Fatalf("after %+v: %+v", step, n)
 		}
 	}
 	mustClose(t, s)
 	s = mustOpen(t, cfg)
-	if n, r := s.Named(p); n != 3 || r != 5 {
-		t.Fatalf("after a restart: %d %d", n, r)
+	if n := s.Named(p); n != (mq.Named{Number: 3, Revision: 5}) {
+		t.Fatalf("after a restart: %+v", n)
 	}
 }
 

@@ -49,11 +49,6 @@ type segmentFacts struct {
 	damaged bool
 }
 
-type named struct {
-	number   uint64
-	revision int64
-}
-
 // facts are the node's own facts: a framelog of JSON lists of facts, and what they add up to.
 type facts struct {
 	log *framelog
@@ -64,7 +59,7 @@ type facts struct {
 	boot     uint64
 	gen      uint64
 	segments map[mq.SegmentID]segmentFacts
-	named    map[mq.PartitionID]named
+	named    map[mq.PartitionID]mq.Named
 }
 
 // factsRewriteBytes is how large the file may get beyond four times its content before it is written anew.
@@ -74,7 +69,7 @@ const factsRewriteBytes = 1 << 20
 // before anything else happens. Damage before the last frame is ErrFactsDamaged: a node that forgot a
 // seal or an end must not answer as if there had been none.
 func openFacts(dir string) (*facts, error) {
-	f := &facts{segments: map[mq.SegmentID]segmentFacts{}, named: map[mq.PartitionID]named{}}
+	f := &facts{segments: map[mq.SegmentID]segmentFacts{}, named: map[mq.PartitionID]mq.Named{}}
 	path := filepath.Join(dir, "facts")
 	_, statErr := os.Stat(path)
 	fresh := errors.Is(statErr, fs.ErrNotExist)
@@ -156,15 +151,10 @@ func (f *facts) apply(c fact) {
 	case c.Remove != 0:
 		delete(f.segments, c.Remove)
 	case c.Partition != nil:
-		if n := (named{c.Number, c.Revision}); f.named[*c.Partition].less(n) {
+		if n := (mq.Named{Number: c.Number, Revision: c.Revision}); f.named[*c.Partition].Less(n) {
 			f.named[*c.Partition] = n
 		}
 	}
-}
-
-// less orders by number, then by revision.
-func (n named) less(o named) bool {
-	return n.number < o.number || n.number == o.number && n.revision < o.revision
 }
 
 // record makes facts durable with one sync and applies them; all or none survive a crash.
@@ -231,7 +221,7 @@ func (f *facts) content() []byte {
 		}
 	}
 	for p, n := range f.named {
-		list = append(list, fact{Partition: &p, Number: n.number, Revision: n.revision})
+		list = append(list, fact{Partition: &p, Number: n.Number, Revision: n.Revision})
 	}
 	var frames []byte
 	const perFrame = 1024

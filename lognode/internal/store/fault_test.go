@@ -311,10 +311,10 @@ func TestHistoryIsTidied(t *testing.T) {
 	mustClose(t, s)
 	s = mustOpen(t, cfg)
 	j.mustHold(t, s, 1)
-	n, rev := s.Named(p)
+	named := s.Named(p)
 	info, ok := s.Segment(2)
 	_, third := s.Segment(3)
-	if s.ClusterID() != "c" || n != 7 || rev != 2 || !ok || *info.End != (mq.Position{Offset: 5}) || !third || s.Identity().Store != id.Store || s.Identity().Boot != id.Boot+1 {
-		t.Fatalf("forgotten: %q %d %d %+v %v %v", s.ClusterID(), n, rev, info, third, s.Identity())
+	if s.ClusterID() != "c" || named != (mq.Named{Number: 7, Revision: 2}) || !ok || *info.End != (mq.Position{Offset: 5}) || !third || s.Identity().Store != id.Store || s.Identity().Boot != id.Boot+1 {
+		t.Fatalf("forgotten: %q %+v %+v %v %v", s.ClusterID(), named, info, third, s.Identity())
 	}
 }

@@ -54,25 +54,24 @@ func TestStoreFollowsNothingOlder(t *testing.T) {
 		}
 	}
 	for _, x := range []struct {
-		p        mq.PartitionID
-		number   uint64
-		revision int64
-		want     bool
+		p     mq.PartitionID
+		named mq.Named
+		want  bool
 	}{
-		{a, 5, 50, true}, {a, 5, 51, true}, {a, 6, 50, true},
-		{a, 6, 3, true}, // rebuilt metadata: its revisions begin anew
-		{a, 5, 49, false}, {a, 4, 99, false},
-		{b, 0, 1, true}, {b, 1, 1, true},
+		{a, mq.Named{Number: 5, Revision: 50}, true}, {a, mq.Named{Number: 5, Revision: 51}, true}, {a, mq.Named{Number: 6, Revision: 50}, true},
+		{a, mq.Named{Number: 6, Revision: 3}, true}, // rebuilt metadata: its revisions begin anew
+		{a, mq.Named{Number: 5, Revision: 49}, false}, {a, mq.Named{Number: 4, Revision: 99}, false},
+		{b, mq.Named{Number: 0, Revision: 1}, true}, {b, mq.Named{Number: 1, Revision: 1}, true},
 	} {
-		if got := s.Follows(x.p, x.number, x.revision); got != x.want {
-			t.Errorf("partition %s, number %d at revision %d: follows %v", x.p, x.number, x.revision, got)
+		if got := s.Named(x.p).Follows(x.named); got != x.want {
+			t.Errorf("partition %s, number %d at revision %d: follows %v", x.p, x.named.Number, x.named.Revision, got)
 		}
 	}
 	seen := 0
-	s.AllNamed(func(p mq.PartitionID, number uint64, revision int64) {
+	s.AllNamed(func(p mq.PartitionID, n mq.Named) {
 		seen++
-		if p != a || number != 5 || revision != 50 {
-			t.Errorf("named %s %d %d", p, number, revision)
+		if p != a || n != (mq.Named{Number: 5, Revision: 50}) {
+			t.Errorf("named %s %d %d", p, n.Number, n.Revision)
 		}
 	})
 	if seen != 1 {

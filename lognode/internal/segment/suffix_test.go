@@ -1,0 +1,117 @@
+package segment
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// sealedOf is a sealed segment of replicas a, b and c from offset 10 to 20, q = 2.
+func sealedOf(adding ...mq.Replica) *mq.Segment {
+	return &mq.Segment{ID: 5, Number: 3, Base: mq.Position{Offset: 10}, End: mq.Position{Offset: 20}, Sealed: true, Quorum: 2,
+		Replicas: []mq.Replica{{Store: "a"}, {Store: "b"}, {Store: "c"}}, Adding: adding}
+}
+
+func has(offset uint64) Found { return Found{mq.Position{Offset: offset}, true} }
+
+func TestSpread(t *testing.T) {
+	away := Found{}
+	d := mq.Replica{Store: "d"}
+	at15 := mq.Position{Offset: 15}
+	held := sealedOf()
+	held.Held = &at15
+	empty := sealedOf()
+	empty.End = empty.Base
+	for _, x := range []struct {
+		name    string
+		segment *mq.Segment
+		found   []Found
+		lacking int
+		behind  []int
+	}{
+		{"a quorum has it", sealedOf(), []Found{has(20), away, has(20)}, 0, nil},
+		{"one is behind", sealedOf(), []Found{has(20), has(12), away}, 1, []int{1}},
+		{"everybody has it but one", sealedOf(), []Found{has(20), has(12), has(20)}, 0, []int{1}},
+		{"nobody answers", sealedOf(), []Found{away, away, away}, 2, nil},
+		{"only those that lack it answer", sealedOf(), []Found{away, has(10), has(19)}, 2, []int{1, 2}},
+		{"one that becomes a replica counts when it is whole", sealedOf(d), []Found{has(20), away, away, has(20)}, 0, nil},
+		{"what is recorded as lost is not needed", held, []Found{has(15), has(17), away}, 0, nil},
+		{"there is nothing in it", empty, []Found{away, away, away}, 0, nil},
+	} {
+		lacking, behind := Spread(x.segment, x.found)
+		if lacking != x.lacking || !slices.Equal(behind, x.behind) {
+			t.Errorf("%s: %d lacking, %v behind; want %d, %v", x.name, lacking, behind, x.lacking, x.behind)
+		}
+	}
+}
+
+func TestLost(t *testing.T) {
+	away := Found{}
+	any, empty, c := &Force{}, &Force{Empty: true}, &Force{Store: "c"}
+	d := mq.Replica{Store: "d"}
+	for _, x := range []struct {
+		name   string
+		adding []mq.Replica
+		found  []Found
+		force  *Force
+		held   uint64 // 0: nothing may be recorded
+		forced bool
+	}{
+		{"one holder away, the others lack the end", nil, []Found{has(17), has(15), away}, nil, 17, false},
+		{"nobody away", nil, []Found{has(10), has(10), has(10)}, nil, 10, false},
+		{"it is there", nil, []Found{has(20), has(15), away}, nil, 0, false},
+		{"two away may have acknowledged it", nil, []Found{has(17), away, away}, nil, 0, false},
+		{"two away, and an operator says so", nil, []Found{has(17), away, away}, any, 17, true},
+		{"two away, and he meant with c", nil, []Found{has(17), away, away}, c, 0, false},
+		{"two away, and c is there", nil, []Found{away, away, has(12)}, c, 12, true},
+		{"all away, and he did not mean that", nil, []Found{away, away, away}, any, 0, false},
+		{"all away, and he meant that", nil, []Found{away, away, away}, empty, 10, true},
+		{"what needs no force is not forced", nil, []Found{has(17), has(15), away}, any, 17, false},
+		{"one that copies counts among the holders", []mq.Replica{d}, []Found{has(17), away, away, has(11)}, nil, 0, false},
+		{"its copy may be all that is left", []mq.Replica{d}, []Found{has(17), has(11), away, has(20)}, nil, 0, false},
+	} {
+		s := sealedOf(x.adding...)
+		held, below, forced, err := Lost(s, x.found, x.force)
+		if below != (x.held != 0) || forced != x.forced || below && (held.Offset != x.held || err != nil) {
+			t.Errorf("%s: %s %v %v %v", x.name, held, below, forced, err)
+		}
+	}
+	if _, below, _, err := Lost(sealedOf(), []Found{has(20), away, away}, nil); below || err != nil {
+		t.Errorf("the end is there: %v %v", below, err)
+	}
+}
+
+func TestRolls(t *testing.T) {
+	old := mq.Segment{ID: 5, Number: 3, Base: mq.Position{Offset: 10}, Quorum: 1, Replicas: []mq.Replica{{Store: "a"}},
+		Leader: mq.Incarnation{Store: "a", Boot: 1}}
+	l, err := NewLeader(old, old.Base, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mq.Entry{Count: 4}
+	if err := l.Place(&e, 0); err != nil {
+		t.Fatal(err)
+	}
+	chained := func(end, base uint64) *mq.Head {
+		last := old
+		last.Sealed, last.End = true, mq.Position{Offset: end}
+		return &mq.Head{Last: &last, Open: &mq.Segment{ID: 6, Number: 4, Base: mq.Position{Offset: base}}}
+	}
+	for _, x := range []struct {
+		name  string
+		head  *mq.Head
+		fresh bool
+		want  bool
+	}{
+		{"all that was placed is in it", chained(14, 14), true, true},
+		{"the copy is sealed already", chained(14, 14), false, false},
+		{"what was placed last is not in it", chained(12, 12), true, false},
+		{"an operator forced it", chained(14, 14+mq.HoleJump), true, false},
+		{"two segments on", &mq.Head{Open: &mq.Segment{ID: 7, Base: mq.Position{Offset: 14}}, Last: &mq.Segment{ID: 6, End: mq.Position{Offset: 14}}}, true, false},
+	} {
+		if got := l.Rolls(x.head, x.fresh); got != x.want {
+			t.Errorf("%s: %v", x.name, got)
+		}
+	}
+}
