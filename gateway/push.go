@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/gateway/internal/push"
+	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -167,7 +168,7 @@ func (r *receive) deliveries() ([]push.Delivery, error) {
 	err := r.each(func(h *handed, m *mq.Message, at *given) {
 		receipt := r.receipt(h, at)
 		d := push.Delivery{ID: at.id, Offset: at.offset, Message: *m, Stamp: at.stamp, Attempt: at.run.Attempt,
-			Receipt: signer.AppendRaw(nil, &receipt), Source: h}
+			Receipt: signer.AppendRaw(nil, &receipt), Fence: string(api.AppendFence(nil, receipt.Segment, receipt.Counter)), Source: h}
 		d.Message.Headers = slices.Clone(m.Headers) // the others are of the answer's own memory
 		out = append(out, d)
 	})

@@ -103,6 +103,7 @@ type Consumer struct {
 
 	member  *Member // while Run runs, with Options.Member
 	slots   *semaphore.Weighted
+	ways    *ways
 	settler *settler
 	leases  *leases
 }
@@ -111,8 +112,9 @@ type Consumer struct {
 func (c *Client) Consumer(topic, group string, h Handler, o ConsumerOptions) *Consumer {
 	o = o.withDefaults()
 	k := &Consumer{client: c, topic: topic, group: group, handler: h, options: o, slots: semaphore.NewWeighted(int64(o.Concurrency))}
-	k.settler = newSettler(c, o)
-	k.leases = newLeases(c, o.Lease)
+	k.ways = &ways{client: c}
+	k.settler = newSettler(c, k.ways, o)
+	k.leases = newLeases(c, k.ways, o.Lease)
 	return k
 }
 
@@ -121,10 +123,6 @@ func (c *Client) Consumer(topic, group string, h Handler, o ConsumerOptions) *Co
 // after such a stop, and the error when the server refuses the receive for good (the topic is gone).
 // Faults that pass are waited out.
 func (k *Consumer) Run(ctx context.Context) error { return k.run(ctx, k.fetch) }
-
-// RunStream is Run over a stream instead of long polls: messages come without a request for each, as many as Concurrency
-// says at once. What is on its way when ctx ends comes again when its lease does.
-func (k *Consumer) RunStream(ctx context.Context) error { return k.run(ctx, k.subscribe) }
 
 func (k *Consumer) run(ctx context.Context, take func(context.Context, func(Delivery)) error) error {
 	if err := k.join(ctx); err != nil {
@@ -206,36 +204,6 @@ func (k *Consumer) fetch(ctx context.Context, start func(Delivery)) error {
 			}
 		}
 	}
-}
-
-// subscribe takes messages from a stream until ctx ends or the error is final.
-func (k *Consumer) subscribe(ctx context.Context, start func(Delivery)) error {
-	o := SubscribeOptions{MaxInFlight: min(k.options.Concurrency, mq.MaxBatchMessages), Lease: k.options.Lease, Name: k.options.Name}
-	if k.member != nil {
-		o.Member = k.member.Name()
-	}
-	pauses := k.client.retry.pauses()
-	for ctx.Err() == nil {
-		err := k.stream(ctx, o, start)
-		if k.member == nil || !IsNotMember(err) {
-			return err
-		}
-		k.member.Lost()
-		sleep(ctx, pauses.NextBackOff())
-	}
-	return nil
-}
-
-// stream is one subscription.
-func (k *Consumer) stream(ctx context.Context, o SubscribeOptions, start func(Delivery)) error {
-	for d, err := range k.client.Subscribe(ctx, k.topic, k.group, o) {
-		if err != nil {
-			return err
-		}
-		_ = k.slots.Acquire(context.WithoutCancel(ctx), 1) // never fails; a handler is about to end
-		start(d)
-	}
-	return nil
 }
 
 // join makes the consumer a member, if it is to be one.

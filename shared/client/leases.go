@@ -12,6 +12,7 @@ import (
 // this machine's clock since the answer came: that of the server may differ.
 type leases struct {
 	client *Client
+	ways   *ways
 	lease  time.Duration
 
 	mu   sync.Mutex
@@ -23,8 +24,8 @@ type held struct {
 	cancel context.CancelCauseFunc
 }
 
-func newLeases(c *Client, lease time.Duration) *leases {
-	return &leases{client: c, lease: lease, held: map[string]*held{}}
+func newLeases(c *Client, w *ways, lease time.Duration) *leases {
+	return &leases{client: c, ways: w, lease: lease, held: map[string]*held{}}
 }
 
 func (l *leases) add(receipt string, cancel context.CancelCauseFunc) {
@@ -77,7 +78,7 @@ func (l *leases) extend(ctx context.Context, receipts []string) {
 	// An extension that takes longer than the lease's rest is of no use; the next tick asks again.
 	ctx, cancel := context.WithTimeout(ctx, l.lease/4)
 	defer cancel()
-	results, err := l.client.Settle(ctx, request)
+	results, err := l.ways.settle(ctx, request)
 	if err != nil {
 		l.client.log.Warn("extending leases failed", "messages", len(receipts), "err", err)
 		return

@@ -183,20 +183,23 @@ func settleItems(results []Result, items []api.PublishItem, place []int, answers
 			results[at].Err = err
 			continue
 		}
-		r := answers[i]
-		results[at] = Result{Published: api.Published{ID: r.ID, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp, Duplicate: r.Duplicate,
-			DeliverAt: r.DeliverAt}}
-		if r.Error == nil {
-			continue
-		}
-		e := itemError(r.Error)
-		results[at] = Result{Err: e}
-		if e.Retryable && (!e.OutcomeUnknown() || items[i].IdempotencyKey != nil) {
+		results[at] = resultOf(&answers[i])
+		e, failed := results[at].Err.(*Error)
+		if failed && e.Retryable && (!e.OutcomeUnknown() || items[i].IdempotencyKey != nil) {
 			items[kept], place[kept] = items[i], at
 			kept++
 		}
 	}
 	return items[:kept], place[:kept]
+}
+
+// resultOf is one result of an answer.
+func resultOf(r *api.PublishResult) Result {
+	if r.Error != nil {
+		return Result{Err: itemError(r.Error)}
+	}
+	return Result{Published: api.Published{ID: r.ID, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp, Duplicate: r.Duplicate,
+		DeliverAt: r.DeliverAt}}
 }
 
 // allKeyed says that the server knows each of the messages again, so that the request may be sent twice.

@@ -63,7 +63,7 @@ func (d *Delivery) fill(topic string, m *api.Delivery) error {
 // so a lost answer is asked for again; after a first time that was carried out, a repeated nack or
 // reject may answer receipt_stale.
 func (c *Client) Settle(ctx context.Context, r api.SettleRequest) ([]error, error) {
-	n := len(r.Ack) + len(r.Nack) + len(r.Reject) + len(r.Extend)
+	n := receipts(&r)
 	if n == 0 {
 		return nil, nil
 	}
@@ -71,11 +71,21 @@ func (c *Client) Settle(ctx context.Context, r api.SettleRequest) ([]error, erro
 	if err := c.do(ctx, http.MethodPost, pathOf("settle"), r, &answer, true); err != nil {
 		return nil, err
 	}
-	if len(answer.Results) != n {
+	return settled(answer.Results, n)
+}
+
+// receipts is how many acts a request has.
+func receipts(r *api.SettleRequest) int {
+	return len(r.Ack) + len(r.Nack) + len(r.Reject) + len(r.Extend)
+}
+
+// settled makes an error of each result that is one.
+func settled(results []api.SettleResult, n int) ([]error, error) {
+	if len(results) != n {
 		return nil, &Error{Code: codeOutcomeUnknown, Retryable: true, Detail: "the answer has not one result for each receipt"}
 	}
 	out := make([]error, n)
-	for i, one := range answer.Results {
+	for i, one := range results {
 		if one.Error != nil {
 			out[i] = itemError(one.Error)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/splashdam/splashdam/shared/api"
@@ -16,6 +17,7 @@ const maxSettle = 1000
 // settler gathers what handlers returned into few settle calls.
 type settler struct {
 	client *Client
+	ways   *ways
 	linger time.Duration
 	in     chan settlement // holds one call's worth; at the bound handlers wait
 }
@@ -25,8 +27,8 @@ type settlement struct {
 	err     error
 }
 
-func newSettler(c *Client, o ConsumerOptions) *settler {
-	return &settler{client: c, linger: o.SettleLinger, in: make(chan settlement, min(o.Concurrency, maxSettle))}
+func newSettler(c *Client, w *ways, o ConsumerOptions) *settler {
+	return &settler{client: c, ways: w, linger: o.SettleLinger, in: make(chan settlement, min(o.Concurrency, maxSettle))}
 }
 
 func (s *settler) file(receipt string, err error) { s.in <- settlement{receipt, err} }
@@ -83,7 +85,7 @@ func add(r *api.SettleRequest, s settlement) {
 // send settles once, with the client's retries. What fails for good comes back when its lease ends, so it
 // is only logged. The context has no end of its own: Retry bounds the time, also while stopping.
 func (s *settler) send(r api.SettleRequest) {
-	results, err := s.client.Settle(context.Background(), r)
+	results, err := s.ways.settle(context.Background(), r)
 	if err != nil {
 		s.client.log.Warn("settle failed; the messages come again when their leases end",
 			"acks", len(r.Ack), "nacks", len(r.Nack), "rejects", len(r.Reject), "err", err)
@@ -94,4 +96,26 @@ func (s *settler) send(r api.SettleRequest) {
 			s.client.log.Warn("a receipt was not settled", "err", one)
 		}
 	}
+}
+
+// ways are how a consumer settles: over its socket while it has one, and by requests of their own.
+type ways struct {
+	client *Client
+	socket atomic.Pointer[Socket]
+}
+
+// socketWait is how long the answer of a socket is waited for, before a request asks again.
+const socketWait = 10 * time.Second
+
+// settle settles over the socket, and by a request what the socket did not answer: settling twice is harmless.
+func (w *ways) settle(ctx context.Context, r api.SettleRequest) ([]error, error) {
+	if s := w.socket.Load(); s != nil {
+		call, cancel := context.WithTimeout(ctx, socketWait)
+		results, err := s.Settle(call, r)
+		cancel()
+		if err == nil {
+			return results, nil
+		}
+	}
+	return w.client.Settle(ctx, r)
 }

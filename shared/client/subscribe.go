@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/shared/api"
-	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
 // SubscribeOptions say how messages are streamed; the zero value takes the server's defaults.
@@ -177,13 +176,7 @@ func (s *subscription) event(name, data string) error {
 		if err := json.Unmarshal([]byte(data), &e); err != nil || e.Error == nil {
 			return fmt.Errorf("client: the stream ended with %.200q", data)
 		}
-		err := itemError(e.Error)
-		for _, code := range mqerr.Codes() {
-			if code.String() == err.Code {
-				err.Status = code.Status() // as if it were the answer to a call
-			}
-		}
-		return err
+		return lateError(e.Error)
 	}
 	return nil
 }

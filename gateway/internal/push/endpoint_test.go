@@ -38,7 +38,7 @@ func hookTo(t *testing.T, url string) *Hook {
 }
 
 func eventOf(value string) *event {
-	return &event{id: "EAEAAA", topic: "orders", group: "webhook.shop", attempt: 1, stamp: 1_790_000_000e9, offset: 5,
+	return &event{id: "EAEAAA", topic: "orders", group: "webhook.shop", attempt: 1, fence: "f1", stamp: 1_790_000_000e9, offset: 5,
 		message: &mq.Message{Value: []byte(value), ContentType: "text/plain"}}
 }
 
@@ -72,7 +72,7 @@ func TestRequestIsSignedAndComplete(t *testing.T) {
 		t.Fatalf("answer %+v", a)
 	}
 	for name, want := range map[string]string{"Authorization": "Bearer x", "Content-Type": "text/plain", "Webhook-Id": "EAEAAA",
-		"Mq-Topic": "orders", "Mq-Group": "webhook.shop", "Mq-Attempt": "1", "Mq-Partition": "0", "Mq-Offset": "5", "Mq-Key": "ada%0A",
+		"Mq-Topic": "orders", "Mq-Group": "webhook.shop", "Mq-Attempt": "1", "Mq-Partition": "0", "Mq-Offset": "5", "Mq-Fence": "f1", "Mq-Key": "ada%0A",
 		"Mq-Escaped": "Mq-Key", "Mq-Header-Source": "shop", "Ce-Type": "order%20placed", "Mq-Timestamp": "2026-09-21T14:13:20Z",
 		"User-Agent": userAgent, "Ce-Id": "", "Accept-Encoding": ""} {
 		if v := got.Header.Get(name); v != want {

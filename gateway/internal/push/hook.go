@@ -79,6 +79,7 @@ type Delivery struct {
 	Stamp   int64 // when it was published, Unix nanoseconds
 	Attempt uint32
 	Receipt []byte // in its binary form
+	Fence   string // grows with each delivery of a key's messages
 	// Source is for Config.Return: where the message came from.
 	Source any
 }

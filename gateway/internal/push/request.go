@@ -24,6 +24,7 @@ type event struct {
 	topic   string
 	group   string
 	attempt uint32
+	fence   string // "" for a test event
 	message *mq.Message
 	stamp   int64 // when it was published, Unix nanoseconds
 	// partition and offset are where it is; a test event is nowhere.
@@ -63,6 +64,7 @@ func newRequest(ctx context.Context, h *Hook, e *event, now time.Time) (*http.Re
 	} else {
 		head.Set("Mq-Partition", strconv.FormatUint(uint64(e.partition), 10))
 		head.Set("Mq-Offset", strconv.FormatUint(e.offset, 10))
+		head.Set("Mq-Fence", e.fence)
 	}
 	if m.HasKey {
 		exact.Add(head, "Mq-Key", string(m.Key))

@@ -253,7 +253,7 @@ func (r *runner) dispatch(d Delivery) {
 	r.bytes += len(d.Message.Value)
 	h, s := r.hook, r.sender
 	r.work.Go(func() {
-		e := event{id: d.ID.String(), topic: h.Topic, group: h.Group, attempt: d.Attempt, message: &d.Message, stamp: d.Stamp,
+		e := event{id: d.ID.String(), topic: h.Topic, group: h.Group, attempt: d.Attempt, fence: d.Fence, message: &d.Message, stamp: d.Stamp,
 			partition: d.ID.Partition.Number, offset: d.Offset}
 		a := s.send(r.e.ctx, h, &e)
 		r.finished <- finished{d: d, a: a, probe: probe, sender: s}

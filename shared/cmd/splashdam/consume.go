@@ -17,6 +17,7 @@ type consumeCmd struct {
 	Lease     time.Duration `help:"Lease of what is received; default: the group's."`
 	Follow    bool          `short:"f" help:"Go on waiting for more."`
 	Stream    bool          `help:"Follow by a stream of the group instead of long polls."`
+	WebSocket bool          `name:"ws" help:"Follow over a WebSocket, and acknowledge on it."`
 	Max       int           `short:"n" default:"0" help:"Messages at most; 0: no bound."`
 	Partition *uint32       `help:"Read this partition only."`
 	Archived  bool          `name:"include-archived" help:"Read what is in the archive too."`
@@ -33,8 +34,11 @@ type consumeCmd struct {
 
 func (c *consumeCmd) Run(s *session) error {
 	p := s.printer(c.Raw)
-	if c.Group == "" && c.Stream {
-		return wrongUsage("--stream needs --group")
+	if c.Group == "" && (c.Stream || c.WebSocket) {
+		return wrongUsage("--stream and --ws need --group")
+	}
+	if c.Stream && c.WebSocket {
+		return wrongUsage("give --stream or --ws")
 	}
 	if c.Group == "" && (c.Member != "" || c.Exec != "") {
 		return wrongUsage("--member and --exec are for consuming with --group")
@@ -50,13 +54,13 @@ func (c *consumeCmd) Run(s *session) error {
 		return wrongUsage("--from, --to, --from-time, --to-time, --partition and --include-archived are for reading without --group")
 	}
 	switch {
-	case c.Exec != "" && (!c.Ack || c.Raw || c.Stream):
-		return wrongUsage("with --exec the command's exit status acknowledges, and only it prints; --stream is without")
+	case c.Exec != "" && (!c.Ack || c.Raw || c.Stream || c.WebSocket):
+		return wrongUsage("with --exec the command's exit status acknowledges, and only it prints; --stream and --ws are without")
 	case c.Concurrency < 1 || c.Concurrency > 1000:
 		return wrongUsage("--concurrency must be 1 to 1000")
 	case c.Exec != "":
 		return c.execute(s)
-	case c.Stream:
+	case c.Stream, c.WebSocket:
 		return c.stream(s, p)
 	}
 	return c.receive(s, p)
@@ -131,34 +135,8 @@ func (c *consumeCmd) receive(s *session, p *printer) error {
 		if err := p.flush(); err != nil {
 			return err
 		}
-		if err := c.acknowledge(s, got); err != nil {
+		if err := c.acknowledge(s, s.client.Settle, got); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// stream consumes with the group over a stream, message by message.
-func (c *consumeCmd) stream(s *session, p *printer) error {
-	_, leave, err := c.join(s)
-	if err != nil {
-		return interruptedIsFine(s, err)
-	}
-	defer leave()
-	o := client.SubscribeOptions{Lease: c.Lease, Name: consumerName, MaxInFlight: pageLength(c.Max), Member: c.Member}
-	n := 0
-	for d, err := range s.client.Subscribe(s.ctx, c.Topic, c.Group, o) {
-		if err != nil {
-			return interruptedIsFine(s, err)
-		}
-		if err := errors.Join(p.delivery(&d), p.flush()); err != nil {
-			return err
-		}
-		if err := c.acknowledge(s, []client.Delivery{d}); err != nil {
-			return err
-		}
-		if n++; n == c.Max {
-			return nil
 		}
 	}
 	return nil
@@ -172,7 +150,7 @@ func passes(err error) bool {
 }
 
 // acknowledge settles what is printed, also when a signal has come meanwhile.
-func (c *consumeCmd) acknowledge(s *session, got []client.Delivery) error {
+func (c *consumeCmd) acknowledge(s *session, settle settleFunc, got []client.Delivery) error {
 	if !c.Ack || len(got) == 0 {
 		return nil
 	}
@@ -182,7 +160,7 @@ func (c *consumeCmd) acknowledge(s *session, got []client.Delivery) error {
 	for i := range got {
 		request.Ack = append(request.Ack, got[i].Receipt)
 	}
-	results, err := s.client.Settle(ctx, request)
+	results, err := settle(ctx, request)
 	if err != nil {
 		return err
 	}

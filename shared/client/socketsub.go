@@ -1,0 +1,128 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// defaultCredit is what the server takes where SubscribeOptions say nothing.
+const defaultCredit = 100
+
+// socketSubscription is a group's messages on a Socket, whose mu guards it.
+type socketSubscription struct {
+	name   string
+	topic  string
+	credit int
+	queue  []Delivery
+	err    error         // why no more comes
+	news   chan struct{} // capacity 1: there is more, or err
+}
+
+// add queues what came. No more than credit can be out: in a longer queue the leases of the oldest have run out, and
+// the messages are with somebody else, or further behind in the queue.
+func (sub *socketSubscription) add(all []api.Delivery) {
+	for i := range all {
+		var d Delivery
+		if err := d.fill(sub.topic, &all[i]); err != nil {
+			sub.end(fmt.Errorf("client: a message of the socket can't be read: %w", err))
+			return
+		}
+		sub.queue = append(sub.queue, d)
+	}
+	if over := len(sub.queue) - sub.credit; over > 0 {
+		sub.queue = append(sub.queue[:0], sub.queue[over:]...)
+	}
+	sub.poke()
+}
+
+func (sub *socketSubscription) end(err error) {
+	if sub.err == nil {
+		sub.err = err
+		sub.poke()
+	}
+}
+
+func (sub *socketSubscription) poke() {
+	select {
+	case sub.news <- struct{}{}:
+	default:
+	}
+}
+
+// Subscribe delivers a group's messages on this connection, as Client.Subscribe does on one of its own; the bounds of
+// SubscribeOptions are the same, and a connection has at most 64 subscriptions. The pairs end with ctx, or with an
+// error as the last pair: that of the server, or that of the connection, which nothing opens again.
+func (s *Socket) Subscribe(ctx context.Context, topic, group string, o SubscribeOptions) iter.Seq2[Delivery, error] {
+	return func(yield func(Delivery, error) bool) {
+		sub, err := s.subscribe(ctx, topic, group, &o)
+		if err == nil {
+			defer s.unsubscribe(sub)
+		}
+		for err == nil {
+			var d Delivery
+			if d, err = s.receive(ctx, sub); err == nil && !yield(d, nil) {
+				return
+			}
+		}
+		if ctx.Err() == nil {
+			yield(Delivery{}, err)
+		}
+	}
+}
+
+func (s *Socket) subscribe(ctx context.Context, topic, group string, o *SubscribeOptions) (*socketSubscription, error) {
+	credit := orDefault(o.MaxInFlight, defaultCredit)
+	sub := &socketSubscription{topic: topic, credit: credit, news: make(chan struct{}, 1)}
+	s.mu.Lock()
+	sub.name = s.next()
+	s.subscriptions[sub.name] = sub
+	s.mu.Unlock()
+	_, _, err := s.ask(ctx, func(id string) any {
+		return api.SocketSubscribe{SocketHead: api.SocketHead{Type: api.FrameSubscribe, ID: id}, Subscription: sub.name, Topic: topic, Group: group,
+			Credit: &credit, Lease: mq.Duration(o.Lease), Consumer: o.Name, Partitions: o.Partitions, Member: o.Member}
+	})
+	if err != nil {
+		s.unsubscribe(sub) // it may have begun
+		return nil, err
+	}
+	return sub, nil
+}
+
+// receive is the next message.
+func (s *Socket) receive(ctx context.Context, sub *socketSubscription) (d Delivery, err error) {
+	for {
+		s.mu.Lock()
+		switch {
+		case len(sub.queue) > 0:
+			d = sub.queue[0]
+			sub.queue[0] = Delivery{}
+			sub.queue = sub.queue[1:]
+			s.mu.Unlock()
+			return d, nil
+		case sub.err != nil:
+			s.mu.Unlock()
+			return d, sub.err
+		}
+		s.mu.Unlock()
+		select {
+		case <-sub.news:
+		case <-ctx.Done():
+			return d, context.Cause(ctx)
+		}
+	}
+}
+
+// unsubscribe ends a subscription without waiting for the answer.
+func (s *Socket) unsubscribe(sub *socketSubscription) {
+	s.mu.Lock()
+	delete(s.subscriptions, sub.name)
+	gone := sub.err != nil
+	s.mu.Unlock()
+	if !gone {
+		_, _ = s.write(api.SocketUnsubscribe{SocketHead: api.SocketHead{Type: api.FrameUnsubscribe}, Subscription: sub.name}) // else it ended with the connection
+	}
+}
