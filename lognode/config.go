@@ -35,7 +35,7 @@ type Config struct {
 	// BallastBytes is reserved on disk, so that a full disk can be opened again.
 	BallastBytes int64 `help:"Size of the file that keeps room for a restart on a full disk, in bytes." default:"67108864"`
 	// ArchiveURL is the bucket for the topics that are archived; the same for all nodes. Empty: none.
-	ArchiveURL string `name:"archive-url" help:"Bucket for what retention removes of topics with the setting archive (file:///mnt/archive)."`
+	ArchiveURL string `name:"archive-url" help:"Bucket for what retention removes of topics with the setting archive (file:///mnt/archive, s3://bucket?region=eu-central-1, gs://bucket, azblob://container)."`
 	// Insecure allows addresses other than loopback: this version has no TLS between the tiers.
 	Insecure bool `help:"Allow addresses that other machines can reach, without TLS."`
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -30,37 +29,12 @@ const (
 // Archive is a bucket that is used for one cluster. Its methods may be called by many goroutines.
 type Archive struct {
 	bucket  *blob.Bucket
+	inParts bool // the bucket is S3's: see transfer.breakOff
 	cluster string
 	uploads chan struct{}
 	readers chan struct{}
 	footers cache[*footer]
 	blocks  cache[[]byte]
-}
-
-// CheckURL says what is wrong with a bucket's URL.
-func CheckURL(text string) error {
-	_, err := bucketURL(text)
-	return err
-}
-
-// bucketURL makes a file URL safe: a half-written object lies beside its final name, as a rename must not cross disks, and no
-// second file goes with it.
-func bucketURL(text string) (string, error) {
-	u, err := url.Parse(text)
-	if err != nil || !blob.DefaultURLMux().ValidBucketScheme(u.Scheme) {
-		return "", fmt.Errorf("must be the URL of a bucket of a kind that is built in (%s), like file:///mnt/archive",
-			strings.Join(blob.DefaultURLMux().BucketSchemes(), ", "))
-	}
-	if u.Scheme == "file" {
-		q := u.Query()
-		for name, value := range map[string]string{"create_dir": "true", "no_tmp_dir": "true", "metadata": "skip"} {
-			if !q.Has(name) {
-				q.Set(name, value)
-			}
-		}
-		u.RawQuery = q.Encode()
-	}
-	return u.String(), nil
 }
 
 // Open opens the bucket for a cluster. Whether it answers shows at the first use: a node starts without it.
@@ -69,12 +43,19 @@ func Open(ctx context.Context, text, cluster string) (*Archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := blob.OpenBucket(ctx, u)
+	// Some drivers fetch credentials anew with this context for as long as the bucket is open: it must not end with the start.
+	b, err := blob.OpenBucket(context.WithoutCancel(ctx), u)
 	if err != nil {
-		return nil, fmt.Errorf("opening the archive's bucket: %w", err)
+		return nil, fmt.Errorf("opening the archive's bucket: %w", maskedError{err})
 	}
+	a := use(b, cluster)
+	a.inParts = strings.HasPrefix(u, "s3:")
+	return a, nil
+}
+
+func use(b *blob.Bucket, cluster string) *Archive {
 	return &Archive{bucket: b, cluster: cluster, uploads: make(chan struct{}, uploads), readers: make(chan struct{}, readers),
-		footers: cache[*footer]{most: 64 << 20}, blocks: cache[[]byte]{most: 64 << 20}}, nil
+		footers: cache[*footer]{most: 64 << 20}, blocks: cache[[]byte]{most: 64 << 20}}
 }
 
 // Close ends the use of the bucket.
@@ -156,7 +137,9 @@ func (a *Archive) mark(ctx context.Context) error {
 	if there, err := a.bucket.Exists(ctx, key); err == nil && there {
 		return nil
 	}
-	if err := a.bucket.WriteAll(ctx, key, []byte(magic), nil); err != nil {
+	t := a.transfer(ctx, key)
+	_, err := t.Write([]byte(magic))
+	if err := t.end(ctx, err); err != nil {
 		return unavailable("looking into the archive", err)
 	}
 	return nil
@@ -179,7 +162,7 @@ func withoutOverlaps(list []Object) []Object {
 
 // unavailable is the answer while the bucket does not do what it is asked.
 func unavailable(what string, err error) error {
-	return mqerr.New(mqerr.ArchiveUnavailable, "%s: %w", what, err)
+	return mqerr.New(mqerr.ArchiveUnavailable, "%s: %w", what, maskedError{err})
 }
 
 // damaged is the answer about an object that is not what was written.

@@ -9,7 +9,6 @@ import (
 	"hash/crc32"
 	"io"
 
-	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
 
 	"github.com/splashdam/splashdam/shared/mq"
@@ -73,14 +72,10 @@ func (a *Archive) Upload(ctx context.Context, topic string, s *mq.Segment, walk 
 
 // write makes the object. One that did not become whole never has its name.
 func (a *Archive) write(ctx context.Context, key string, f *footer, walk func(context.Context, func(*mq.Entry) error) error) (int64, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	out, err := a.bucket.NewWriter(ctx, key, &blob.WriterOptions{ContentType: "application/octet-stream"})
-	if err != nil {
-		return 0, unavailable("writing to the archive", err)
-	}
-	w := &writer{out: out, footer: f}
-	if err = w.put([]byte(magic)); err == nil {
+	t := a.transfer(ctx, key)
+	w := &writer{out: t, footer: f}
+	err := w.put([]byte(magic))
+	if err == nil {
 		err = walk(ctx, w.entry)
 	}
 	if err == nil && w.next != f.End {
@@ -89,18 +84,11 @@ func (a *Archive) write(ctx context.Context, key string, f *footer, walk func(co
 	if err == nil {
 		err = w.finish()
 	}
-	if err != nil {
-		cancel() // so that Close gives up what was written
-		return 0, unavailable("writing to the archive", errors.Join(err, ignored(out.Close())))
-	}
-	if err := out.Close(); err != nil {
+	if err := t.end(ctx, err); err != nil {
 		return 0, unavailable("writing to the archive", err)
 	}
 	return w.at, nil
 }
-
-// ignored is the error of closing what was given up: it says only that.
-func ignored(error) error { return nil }
 
 // writer writes an object and gathers its footer.
 type writer struct {
