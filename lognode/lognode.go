@@ -104,6 +104,7 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 		if n.env.Archive, err = archive.Open(ctx, n.cfg.ArchiveURL, n.view.ClusterID()); err != nil {
 			return err
 		}
+		n.log.Info("this node archives", "bucket", archive.Shown(n.cfg.ArchiveURL))
 	}
 	for _, info := range n.store.Segments() {
 		n.partition(info.Segment.Partition).Adopt(info)
