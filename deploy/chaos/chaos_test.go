@@ -30,6 +30,7 @@ func TestChaos(t *testing.T) {
 		r.faultsFor(ctx, *flags.chaos)
 	}
 	r.judge(ctx)
+	r.readLogs()
 }
 
 func named(name string) *fault {
