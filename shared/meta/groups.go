@@ -22,11 +22,9 @@ func (s *Store) GetGroup(ctx context.Context, topic mq.TopicID, name string) (Gr
 
 // OrderedByKey reads linearizably which groups of a topic order by key, by name: their keys must stay in their partitions.
 func (s *Store) OrderedByKey(ctx context.Context, topic mq.TopicID) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	r, err := s.c.Get(ctx, groupsPrefix(topic), clientv3.WithPrefix())
+	r, err := s.read(ctx, "reading the groups of a topic", groupsPrefix(topic), clientv3.WithPrefix())
 	if err != nil {
-		return nil, unavailable("reading the groups of a topic", err)
+		return nil, err
 	}
 	var out []string
 	for _, kv := range r.Kvs {

@@ -80,11 +80,9 @@ func (s *Store) JoinMember(ctx context.Context, m Member) (Member, error) {
 
 // roomForMember counts who is there. Two who join at the bound at once may both find room, which does no harm.
 func (s *Store) roomForMember(ctx context.Context, m Member) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	r, err := s.c.Get(ctx, membersPrefix(m.Group), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	r, err := s.read(ctx, "counting members", membersPrefix(m.Group), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
-		return unavailable("counting members", err)
+		return err
 	}
 	if r.Count >= mq.MaxMembers {
 		return mqerr.New(mqerr.ValidationFailed, "the group has %d members, which is the most", r.Count)
@@ -115,16 +113,13 @@ func (s *Store) GetMember(ctx context.Context, group mq.GroupID, name string) (M
 
 // RenewMember says that a member lives: MemberExpired if it is gone.
 func (s *Store) RenewMember(ctx context.Context, m Member) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err := s.c.KeepAliveOnce(ctx, clientv3.LeaseID(m.Lease))
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+	_, err := patiently(ctx, "renewing member "+m.Name, func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
+		return s.c.KeepAliveOnce(ctx, clientv3.LeaseID(m.Lease))
+	})
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return mqerr.New(mqerr.MemberExpired, "member %q was not heard of for %s, or left", m.Name, m.TTL)
 	}
-	return unavailable("renewing member "+m.Name, err)
+	return err
 }
 
 // LeaveMember removes a member. That it is gone already is no error.

@@ -65,15 +65,13 @@ func (s *Store) ReadMirror(ctx context.Context, cluster string, heads []mq.Head)
 
 func (s *Store) mirrorRange(ctx context.Context, m *Mirror, from, to string) error {
 	for from < to {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
 		options := []clientv3.OpOption{clientv3.WithRange(to), clientv3.WithLimit(sealedPage)}
 		if m.Revision != 0 {
 			options = append(options, clientv3.WithRev(m.Revision))
 		}
-		r, err := s.c.Get(call, from, options...)
-		cancel()
+		r, err := s.read(ctx, "mirroring the configuration", from, options...)
 		if err != nil {
-			return unavailable("mirroring the configuration", err)
+			return err
 		}
 		if m.Revision == 0 {
 			m.Revision = r.Header.Revision

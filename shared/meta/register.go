@@ -32,6 +32,9 @@ type Registration struct {
 	revision int64            // ModRevision of the last value that we wrote; 0: none yet
 }
 
+// putTries is how often an Update that is not answered is tried, each time for a quarter of the ttl.
+const putTries = 4
+
 type update struct {
 	value string
 	done  chan error
@@ -146,9 +149,16 @@ func (r *Registration) keep(ctx context.Context) {
 		}
 		return
 	}
-	call, cancel := context.WithTimeout(ctx, r.ttl/3)
-	defer cancel()
-	_, err := r.s.c.KeepAliveOnce(call, r.lease)
+	var err error
+	for range 2 { // the second try goes to another member of etcd
+		call, cancel := context.WithTimeout(ctx, r.ttl/6)
+		_, err = r.s.c.KeepAliveOnce(call, r.lease)
+		late := call.Err() != nil
+		cancel()
+		if !late {
+			break
+		}
+	}
 	switch {
 	case err == nil || ctx.Err() != nil:
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
@@ -221,21 +231,53 @@ func (r *Registration) write(ctx context.Context) error {
 	return nil
 }
 
-// put writes a changed value under the living lease.
+// put writes a changed value under the living lease. A member of etcd that hangs must not take the lease with it, so
+// each try is short, and the lease is kept between every two of them (two, so that they go to different members).
 func (r *Registration) put(ctx context.Context) error {
-	if r.lease == 0 {
-		return r.enter(ctx)
+	var err error
+	for try := range putTries {
+		if r.lease == 0 {
+			return r.enter(ctx)
+		}
+		if err = r.replace(ctx); err == nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		if try%2 == 1 {
+			r.keep(ctx)
+		}
 	}
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	return err
+}
+
+// replace is one try. It compares the revision: an earlier try that was not answered may be carried out later, when
+// a newer value is there.
+func (r *Registration) replace(ctx context.Context) error {
+	call, cancel := context.WithTimeout(ctx, r.ttl/4)
 	defer cancel()
-	resp, err := r.s.c.Put(call, r.key, r.value, clientv3.WithLease(r.lease))
+	t, err := r.s.c.Txn(call).If(unchanged(r.key, r.revision)).Then(clientv3.OpPut(r.key, r.value, clientv3.WithLease(r.lease))).
+		Else(clientv3.OpGet(r.key)).Commit()
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		r.lapse()
 		return r.enter(ctx)
+	case err != nil && call.Err() != nil:
+		return unavailable("updating "+r.key, context.DeadlineExceeded) // grpc's error may be none of ours
 	case err != nil:
 		return unavailable("updating "+r.key, err)
+	case t.Succeeded:
+		r.revision = t.Header.Revision
+		return nil
 	}
-	r.revision = resp.Header.Revision
-	return nil
+	have := t.Responses[0].GetResponseRange().Kvs
+	if len(have) == 0 { // it went with the lease, of which we did not hear yet
+		r.lapse()
+		return r.enter(ctx)
+	}
+	for _, kv := range have {
+		if kv.Lease == int64(r.lease) { // a try of ours that seemed to fail
+			r.revision = kv.ModRevision
+			return unavailable("updating "+r.key, context.DeadlineExceeded)
+		}
+	}
+	return fmt.Errorf("meta: another process is registered as %s", r.key)
 }

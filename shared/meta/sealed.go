@@ -17,11 +17,9 @@ const sealedPage = 1000
 func (s *Store) SealedSegments(ctx context.Context, f func(mq.Segment) bool) error {
 	from, end := prefixSegments, clientv3.GetPrefixRangeEnd(prefixSegments)
 	for {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		r, err := s.c.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(sealedPage))
-		cancel()
+		r, err := s.read(ctx, "listing sealed segments", from, clientv3.WithRange(end), clientv3.WithLimit(sealedPage))
 		if err != nil {
-			return unavailable("listing sealed segments", err)
+			return err
 		}
 		for _, kv := range r.Kvs {
 			var seg mq.Segment

@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -92,5 +93,58 @@ func TestViewLeavesASilentMember(t *testing.T) {
 			return ok
 		})
 		g.mu.Unlock()
+	}
+}
+
+// A member that hangs costs no lease: calls that it swallows are made again at another one, and an update that it
+// carries out late, when it wakes, changes nothing.
+func TestRegistrationOutlivesASilentMember(t *testing.T) {
+	e, c := testEtcd(t)
+	direct := New(c, quiet())
+	address := e.Clients[0].Addr().String()
+	one, two := openGate(t, address), openGate(t, address)
+	s, err := Connect(t.Context(), []string{one.Addr().String(), two.Addr().String()}, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx := t.Context()
+	key := NodeKey("n")
+	r, err := s.Register(ctx, key, 0, 8*time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := 0
+	for range 4 { // so that both members have a connection and have been used
+		value++
+		if err := r.Update(ctx, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	silent := func(g *gate) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		value++
+		if err := r.Update(ctx, value); err != nil {
+			t.Errorf("an update with a silent member: %v", err)
+		}
+		if err := s.Alive(ctx); err != nil {
+			t.Errorf("a read with a silent member: %v", err)
+		}
+	}
+	silent(one)
+	silent(two)
+	select {
+	case <-r.Lost():
+		t.Fatal("the lease was lost")
+	default:
+	}
+	r.Close()
+	if h, err := direct.get(ctx, key, &value); err != nil || h != 0 {
+		t.Fatalf("after Close: revision %d, %v", h, err)
 	}
 }

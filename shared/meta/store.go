@@ -20,7 +20,7 @@ import (
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
-// callTimeout bounds each single call to etcd; a caller's earlier deadline holds.
+// callTimeout bounds each call to etcd with all its tries; a caller's earlier deadline holds.
 const callTimeout = 5 * time.Second
 
 // maxSwaps bounds the compare-and-swap loops: under contention that lasts, the caller gets an error.
@@ -76,11 +76,9 @@ func unavailable(doing string, err error) error {
 
 // get reads one key linearizably into v; revision 0 says that there is no such key.
 func (s *Store) get(ctx context.Context, key string, v any) (revision int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	r, err := s.c.Get(ctx, key)
+	r, err := s.read(ctx, "reading "+key, key)
 	if err != nil {
-		return 0, unavailable("reading "+key, err)
+		return 0, err
 	}
 	if len(r.Kvs) == 0 {
 		return 0, nil

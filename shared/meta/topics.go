@@ -83,11 +83,9 @@ func (s *Store) CreateTopic(ctx context.Context, name string, settings mq.TopicS
 // decides when there are some.
 func (s *Store) resolve(ctx context.Context, t *mq.TopicSettings) error {
 	if t.Replicas == 0 {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		r, err := s.c.Get(ctx, prefixNodes, clientv3.WithPrefix(), clientv3.WithCountOnly())
+		r, err := s.read(ctx, "counting nodes", prefixNodes, clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err != nil {
-			return unavailable("counting nodes", err)
+			return err
 		}
 		t.Replicas, t.Quorum = DefaultRedundancy(int(r.Count))
 	}

@@ -17,7 +17,7 @@ import (
 const (
 	// listPage bounds the keys of one answer when a prefix is listed.
 	listPage = 1000
-	// firstPatience is how long the first try of a list waits for an answer; each failure doubles it, up to callTimeout.
+	// firstPatience is how long the first try of a list or a read waits; each failure doubles it, up to callTimeout.
 	// The next try goes to another member.
 	firstPatience = time.Second
 	// askEvery is how often etcd is asked to say something on the watches, and maxSilence how long it may say nothing. A
@@ -272,11 +272,9 @@ func (v *View) check(ctx context.Context, k *kind) error {
 	v.mu.Unlock()
 	var fresh []*mvccpb.KeyValue
 	for _, key := range behind {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		r, err := v.s.c.Get(call, key)
-		cancel()
+		r, err := v.s.read(ctx, "reading "+key, key)
 		if err != nil {
-			return unavailable("reading "+key, err)
+			return err
 		}
 		if len(r.Kvs) == 0 {
 			delete(present, key) // removed meanwhile
