@@ -16,8 +16,9 @@ func TestChaos(t *testing.T) {
 		seed = uint64(rand.Uint32())
 	}
 	smoke := *flags.chaos == 0
-	r := newRig(t, seed, !smoke, 15*time.Millisecond)
+	r := newRig(t, seed, setup{coordinators: 3, gateways: 2, disk: !smoke, every: 15 * time.Millisecond})
 	ctx := t.Context()
+	r.load()
 	r.mix(ctx)
 	if err := r.calm(ctx); err != nil {
 		t.Fatalf("before any fault: %v", err)
@@ -68,7 +69,7 @@ func (r *rig) faultsFor(ctx context.Context, d time.Duration) {
 			return
 		}
 		r.fault(ctx, f)
-		pause(ctx, r.away()/5)
+		pause(ctx, r.absence()/5)
 	}
 }
 
@@ -79,6 +80,7 @@ func (r *rig) fault(ctx context.Context, f fault) {
 	}
 	r.counts[f.name]++
 	r.traffic.gaps.begin(f.name)
+	defer r.traffic.disturb()()
 	if err := f.run(r, ctx); err != nil {
 		r.t.Errorf("%s: %v", f.name, err)
 		return

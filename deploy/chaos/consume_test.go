@@ -25,7 +25,14 @@ type reader struct {
 	acked     func(d *client.Delivery, fence uint64)               // it was answered with success
 	// rejectEvery: one in so many deliveries is rejected; 0 for none.
 	rejectEvery int
+	// rejecting is called before rejections are sent; what it returns is called for each that was answered with success.
+	rejecting func([]delivered) func(*client.Delivery)
+	// through settles in another way than by a request, at the first try; nil: by requests only.
+	through settle
 }
+
+// settle is a way to settle.
+type settle func(context.Context, api.SettleRequest) ([]error, error)
 
 // any is the group that gets everything in any order.
 func (tr *traffic) any() reader {
@@ -59,6 +66,7 @@ func (tr *traffic) byOrder(o *order) reader {
 // rejecting is the group that rejects at random.
 func (tr *traffic) rejecting() reader {
 	return reader{group: deadGroup, settling: func(*client.Delivery) {}, acked: tr.rejected.ack, rejectEvery: rejectEvery,
+		rejecting: tr.rejected.rejecting,
 		delivered: func(_ int, d *client.Delivery, fence uint64) {
 			tr.rejected.file(d, fence)
 			tr.fileTimed(d)
@@ -134,9 +142,17 @@ func (tr *traffic) settle(ctx context.Context, number int, r reader, request api
 	for _, a := range acks {
 		r.settling(a.Delivery)
 	}
-	began := tr.rejected.began()
+	var rejected func(*client.Delivery)
+	if len(rejects) > 0 {
+		rejected = r.rejecting(rejects)
+	}
+	through := r.through
 	for try := number; ctx.Err() == nil; try++ {
-		results, err := tr.one[try%len(tr.one)].Settle(ctx, request)
+		if through == nil {
+			through = tr.one[try%len(tr.one)].Settle
+		}
+		results, err := through(ctx, request)
+		through = nil
 		again := err != nil
 		if err != nil && ctx.Err() == nil {
 			tr.note("settle", err)
@@ -148,7 +164,7 @@ func (tr *traffic) settle(ctx context.Context, number int, r reader, request api
 			} else if i < len(acks) {
 				r.acked(acks[i].Delivery, acks[i].fence)
 			} else if at := i - len(acks) - len(request.Nack); at >= 0 {
-				tr.rejected.reject(rejects[at].Delivery, began)
+				rejected(rejects[at].Delivery)
 			}
 		}
 		if !again {

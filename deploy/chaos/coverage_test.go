@@ -41,10 +41,7 @@ func (c *coverage) ack(d *client.Delivery, fence uint64) {
 
 // compare holds what the journals hold against what the groups got.
 func (tr *traffic) compare(places []place) {
-	if len(tr.mixed) == 0 {
-		return
-	}
-	for _, c := range []*coverage{&tr.order.coverage, &tr.assigned.coverage, &tr.rejected.coverage} {
+	for _, c := range tr.covers {
 		c.compare(places)
 	}
 }

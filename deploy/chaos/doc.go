@@ -4,6 +4,7 @@
 //
 //	go test ./deploy/chaos                                          a smoke of four faults, for CI
 //	go test ./deploy/chaos -run Chaos -chaos 10m -timeout 30m -v    all faults, for ten minutes
+//	go test ./deploy/chaos -run Gateways -chaos 10m -timeout 30m -v  gateways come and go, under all ways to consume
 //	go test ./deploy/chaos -run Failovers -failovers 50 -timeout 60m -v   write gaps by kind of failover
 //
 // The load mixes all that a topic can do: lanes, keys, idempotency keys with retries and with repeats long after,
@@ -11,6 +12,12 @@
 // key, one does so for members that join, leave and die, one rejects and has its dead letters redriven. Each promise
 // has a judge that knows only what clients saw: package checker and the ledger (lost, invented, two values, stored
 // twice), order (keys), coverage and rejected (dead letters), timed (never early, once, cancelled, expired).
+//
+// With gateways that come and go there are, beside those groups, one over server-sent events, one over WebSockets (half of
+// the producers publish over WebSockets, too), one whose members are consumers of the SDK, one whose dead letters are
+// published to another topic, and two webhooks, to an endpoint that fails, is slow, hangs up, asks for a pause and breaks
+// down. Their judges: order, coverage, exported (one copy of each dead letter) and hook (signatures, attempts, what comes
+// again).
 //
 // The seed is printed and -chaos-seed sets it: the same faults come in the same order, at about the same times.
 //

@@ -63,8 +63,9 @@ func TestFailovers(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(rand.Uint32())
 	}
-	r := newRig(t, seed, false, 2*time.Millisecond)
+	r := newRig(t, seed, setup{coordinators: 3, gateways: 2, every: 2 * time.Millisecond})
 	ctx := t.Context()
+	r.load()
 	if err := r.calm(ctx); err != nil {
 		t.Fatalf("before any failover: %v", err)
 	}

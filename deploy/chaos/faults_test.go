@@ -43,8 +43,8 @@ var faults = []fault{
 	{name: "wiped node", once: true, run: wipeNode},
 }
 
-// away is how long something is away: from nothing to past all leases.
-func (r *rig) away() time.Duration {
+// absence is how long something is away: from nothing to past all leases.
+func (r *rig) absence() time.Duration {
 	return time.Duration(r.random.Int64N(int64(5 * time.Second)))
 }
 
@@ -97,26 +97,28 @@ func (r *rig) restart(ctx context.Context, m *cluster.Member) error {
 	return m.Restart(ctx)
 }
 
-func killNode(r *rig, ctx context.Context) error { return r.kill(ctx, r.anyNode(), r.away()) }
+func killNode(r *rig, ctx context.Context) error { return r.kill(ctx, r.anyNode(), r.absence()) }
 
-func killLeader(r *rig, ctx context.Context) error { return r.kill(ctx, r.leading(ctx), r.away()) }
+func killLeader(r *rig, ctx context.Context) error { return r.kill(ctx, r.leading(ctx), r.absence()) }
 
 // killTwice kills a node again while it is still coming up.
 func killTwice(r *rig, ctx context.Context) error {
 	m := r.anyNode()
-	if err := r.kill(ctx, m, r.away()/10); err != nil {
+	if err := r.kill(ctx, m, r.absence()/10); err != nil {
 		return err
 	}
-	pause(ctx, r.away()/10)
+	pause(ctx, r.absence()/10)
 	return r.kill(ctx, m, 0)
 }
 
 // freezeNode freezes a node until its lease has ended, and lets a zombie out.
 func freezeNode(r *rig, ctx context.Context) error {
-	return r.freeze(ctx, r.leading(ctx), 3*time.Second+r.away())
+	return r.freeze(ctx, r.leading(ctx), 3*time.Second+r.absence())
 }
 
-func freezeBriefly(r *rig, ctx context.Context) error { return r.freeze(ctx, r.anyNode(), r.away()/3) }
+func freezeBriefly(r *rig, ctx context.Context) error {
+	return r.freeze(ctx, r.anyNode(), r.absence()/3)
+}
 
 // moveLeaders is an operator's wish. It may come while the cluster is not whole, and is then refused: no harm.
 func moveLeaders(r *rig, ctx context.Context) error {
@@ -131,31 +133,33 @@ func moveLeaders(r *rig, ctx context.Context) error {
 
 func restartNode(r *rig, ctx context.Context) error { return r.restart(ctx, r.anyNode()) }
 
-func (r *rig) anyGateway() *cluster.Member { return r.cluster.Gateway(1 + r.random.IntN(gateways)) }
+func (r *rig) anyGateway() *cluster.Member { return r.cluster.Gateway(1 + r.random.IntN(r.gateways)) }
 
-func killGateway(r *rig, ctx context.Context) error { return r.kill(ctx, r.anyGateway(), r.away()) }
+func killGateway(r *rig, ctx context.Context) error { return r.kill(ctx, r.anyGateway(), r.absence()) }
 
-func freezeGateway(r *rig, ctx context.Context) error { return r.freeze(ctx, r.anyGateway(), r.away()) }
+func freezeGateway(r *rig, ctx context.Context) error {
+	return r.freeze(ctx, r.anyGateway(), r.absence())
+}
 
 func restartGateway(r *rig, ctx context.Context) error { return r.restart(ctx, r.anyGateway()) }
 
 func (r *rig) anyCoordinator() *cluster.Member {
-	return r.cluster.Coordinator(1 + r.random.IntN(coordinators))
+	return r.cluster.Coordinator(1 + r.random.IntN(r.coordinators))
 }
 
 func killCoordinator(r *rig, ctx context.Context) error {
-	return r.kill(ctx, r.anyCoordinator(), r.away())
+	return r.kill(ctx, r.anyCoordinator(), r.absence())
 }
 
 func freezeCoordinator(r *rig, ctx context.Context) error {
-	return r.freeze(ctx, r.anyCoordinator(), r.away()+2*time.Second)
+	return r.freeze(ctx, r.anyCoordinator(), r.absence()+2*time.Second)
 }
 
 // coordinatorsDown takes all of them away. Open segments go on without them.
 func coordinatorsDown(r *rig, ctx context.Context) error {
-	away := 5*time.Second + 2*r.away()
+	away := 5*time.Second + 2*r.absence()
 	r.say("kill -9 all coordinators for %s", away.Round(time.Millisecond))
-	for i := 1; i <= coordinators; i++ {
+	for i := 1; i <= r.coordinators; i++ {
 		if err := r.cluster.Coordinator(i).Kill(); err != nil {
 			return err
 		}
@@ -165,11 +169,11 @@ func coordinatorsDown(r *rig, ctx context.Context) error {
 	if !r.traffic.gaps.grew(before) {
 		return fmt.Errorf("a partition acknowledged nothing while the coordinators were away: %v, then %v", before, r.traffic.gaps.counts())
 	}
-	return r.startTogether(ctx, r.tier(coordinators, r.cluster.Coordinator))
+	return r.startTogether(ctx, r.tier(r.coordinators, r.cluster.Coordinator))
 }
 
 func killNodes(r *rig, ctx context.Context) error {
-	away := r.away()
+	away := r.absence()
 	r.say("kill -9 all nodes for %s", away.Round(time.Millisecond))
 	all := r.tier(nodes, r.cluster.Node)
 	if err := killTogether(all); err != nil {
@@ -181,7 +185,7 @@ func killNodes(r *rig, ctx context.Context) error {
 
 func killEverything(r *rig, ctx context.Context) error {
 	r.say("kill -9 everything")
-	tiers := [][]*cluster.Member{r.tier(coordinators, r.cluster.Coordinator), r.tier(nodes, r.cluster.Node), r.tier(gateways, r.cluster.Gateway)}
+	tiers := [][]*cluster.Member{r.tier(r.coordinators, r.cluster.Coordinator), r.tier(nodes, r.cluster.Node), r.tier(r.gateways, r.cluster.Gateway)}
 	var all []*cluster.Member
 	for _, tier := range tiers {
 		all = append(all, tier...)

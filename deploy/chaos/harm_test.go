@@ -103,7 +103,7 @@ func wipeNode(r *rig, ctx context.Context) error {
 			return err
 		}
 	}
-	pause(ctx, r.away())
+	pause(ctx, r.absence())
 	return r.begin(ctx, m)
 }
 
@@ -141,7 +141,7 @@ func (r *rig) fill(ctx context.Context, percent int64, step time.Duration) error
 		}
 		pause(ctx, step/10)
 	}
-	pause(ctx, 3*time.Second+r.away())
+	pause(ctx, 3*time.Second+r.absence())
 	if err := errors.Join(f.Close(), os.Remove(name)); err != nil {
 		return err
 	}

@@ -34,8 +34,10 @@ func (r *rig) judge(ctx context.Context) {
 	r.traffic.stopConsuming()
 	r.traffic.consumers.Wait()
 	report := r.traffic.check.Finish()
-	r.traffic.order.finish()
-	r.traffic.assigned.finish()
+	r.traffic.finish()
+	if s := r.traffic.streams; s != nil {
+		behind += r.exported(ctx, s)
+	}
 	first := r.read(ctx, "at the end")
 	if err := killEverything(r, ctx); err != nil {
 		r.t.Errorf("the last restart: %v", err)
@@ -47,7 +49,7 @@ func (r *rig) judge(ctx context.Context) {
 	}
 
 	var b strings.Builder
-	fmt.Fprintf(&b, "chaos: %s, -chaos-seed %d, faults:\n", ran.Round(time.Second), r.seed)
+	fmt.Fprintf(&b, "%s: %s, -chaos-seed %d, faults:\n", strings.TrimPrefix(r.t.Name(), "Test"), ran.Round(time.Second), r.seed)
 	for _, name := range slices.Sorted(maps.Keys(r.counts)) {
 		fmt.Fprintf(&b, "  %3d %-26s longest write gap %s\n", r.counts[name], name, r.traffic.gaps.byFault()[name].length.Round(time.Millisecond))
 	}
@@ -61,6 +63,9 @@ func (r *rig) judge(ctx context.Context) {
 	fmt.Fprintf(&b, "ordered by key: %s\nwith members: %s\n", r.traffic.order, r.traffic.assigned)
 	fmt.Fprintf(&b, "rejecting: %s, %d rejected, %d redriven\n", &r.traffic.rejected.coverage, r.traffic.rejected.rejects, r.traffic.rejected.moved)
 	fmt.Fprintf(&b, "with times: %s\n", r.traffic.timed)
+	if s := r.traffic.streams; s != nil {
+		fmt.Fprint(&b, s)
+	}
 	fmt.Fprintf(&b, "longest write gap %s\n", r.longest())
 	fmt.Fprintf(&b, "errors that clients saw: %v\n", r.traffic.errors)
 	for _, line := range r.alarms() {
@@ -90,7 +95,11 @@ func (r *rig) drained(ctx context.Context, group string) string {
 	defer cancel()
 	for wait.Err() == nil {
 		g, err := r.any.Group(wait, r.traffic.topic, group)
-		if err == nil && !g.Partial && g.Lag == 0 && g.Dead == 0 && g.Scheduled == 0 {
+		dead := g.Dead
+		if g.Settings.DeadLetterTopic != "" {
+			dead -= g.Exported
+		}
+		if err == nil && !g.Partial && g.Lag == 0 && dead == 0 && g.Scheduled == 0 {
 			return ""
 		}
 		pause(wait, 100*time.Millisecond)
@@ -116,6 +125,20 @@ func (r *rig) stuck(ctx context.Context, group string) string {
 		}
 	}
 	return b.String()
+}
+
+// exported judges the copies of dead letters, and says why it could not.
+func (r *rig) exported(ctx context.Context, s *streams) string {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	g, err := r.any.Group(ctx, r.traffic.topic, exportGroup)
+	if err == nil {
+		err = s.exported.audit(ctx, r.any, r.traffic.topic, g.Dead)
+	}
+	if err != nil {
+		return fmt.Sprintf("%s: %v; ", exportGroup, err)
+	}
+	return ""
 }
 
 func (r *rig) read(ctx context.Context, when string) audit {

@@ -83,7 +83,7 @@ func (o *order) file(d *client.Delivery, fence uint64, free bool) {
 func (o *order) settling(d *client.Delivery) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if k := o.keys[string(d.Key)]; d.Key != nil && k.last.offset == d.Offset {
+	if k := o.keys[string(d.Key)]; k != nil && k.last.offset == d.Offset {
 		k.settling = true
 	}
 }
@@ -98,6 +98,20 @@ func (o *order) finish() {
 			if k.given[i].offset < k.given[i-1].offset {
 				o.broke("%s: %s: offset %d was delivered after offset %d", o.group, name, k.given[i].offset, k.given[i-1].offset)
 			}
+		}
+	}
+}
+
+// finish judges what groups that order by key got.
+func (tr *traffic) finish() {
+	tr.order.finish()
+	tr.assigned.finish()
+	if s := tr.streams; s != nil {
+		s.events.finish()
+		s.socket.finish()
+		s.worker.finish()
+		for _, h := range s.endpoint.hooks {
+			h.order.finish() // one without an order has no keys
 		}
 	}
 }

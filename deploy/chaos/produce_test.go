@@ -38,13 +38,16 @@ type producer struct {
 	partition int
 	through   int
 	random    *rand.Rand
-	done      []*batch // batches with idempotency keys, to be sent again
+	socketed  bool           // it publishes over WebSockets
+	socket    *client.Socket // nil while there is none
+	done      []*batch       // batches with idempotency keys, to be sent again
 }
 
 // produce publishes until ctx ends.
 func (tr *traffic) produce(ctx context.Context, partition int) {
-	p := &producer{tr: tr, partition: partition, through: partition % len(tr.one),
+	p := &producer{tr: tr, partition: partition, through: partition % len(tr.one), socketed: tr.streams != nil && partition%2 == 1,
 		random: rand.New(rand.NewPCG(tr.seed, uint64(partition)))}
+	defer p.hangUp()
 	for ctx.Err() == nil {
 		b := p.next()
 		if len(b.ids) == 0 {
@@ -90,12 +93,37 @@ func (p *producer) once(ctx context.Context, b *batch) {
 func (p *producer) send(b *batch) ([]client.Result, error) {
 	call, cancel := context.WithTimeout(context.Background(), publishWait)
 	defer cancel()
+	if p.socketed {
+		return p.frame(call, b)
+	}
 	results, err := p.tr.one[p.through].PublishBatch(call, p.tr.topic, b.messages)
 	if err != nil {
 		p.tr.note("publish", err)
 		p.through = (p.through + 1) % len(p.tr.one)
 	}
 	return results, err
+}
+
+// frame publishes over a WebSocket, to whichever gateway can be reached.
+func (p *producer) frame(ctx context.Context, b *batch) (results []client.Result, err error) {
+	if p.socket == nil {
+		p.socket, err = p.tr.roam.Socket(ctx)
+	}
+	if err == nil {
+		results, err = p.socket.Publish(ctx, p.tr.topic, b.messages)
+	}
+	if err != nil {
+		p.tr.note("publish on a socket", err)
+		p.hangUp()
+	}
+	return results, err
+}
+
+func (p *producer) hangUp() {
+	if p.socket != nil {
+		p.socket.Close()
+		p.socket = nil
+	}
 }
 
 func (p *producer) back(ctx context.Context) {

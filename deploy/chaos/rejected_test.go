@@ -50,6 +50,12 @@ func (s *rejected) began() int {
 	return s.redrives
 }
 
+// rejecting files that rejections are sent.
+func (s *rejected) rejecting([]delivered) func(*client.Delivery) {
+	began := s.began()
+	return func(d *client.Delivery) { s.reject(d, began) }
+}
+
 // reject files a rejection that was answered with success.
 func (s *rejected) reject(d *client.Delivery, began int) {
 	s.mu.Lock()

@@ -11,22 +11,31 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/deploy/cluster"
+	"github.com/splashdam/splashdam/gateway"
 	"github.com/splashdam/splashdam/lognode"
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/client"
 )
 
 const (
-	nodes, coordinators, gateways = 3, 3, 2
-	partitions                    = 8
+	nodes      = 3
+	partitions = 8
 	// patience bounds what must not hang. It is no promise: the machine may be busy with other things.
 	patience = 2 * time.Minute
 	// diskBytes is the size of the victim's disk, where one can be mounted.
 	diskBytes = 768 << 20
 )
 
+// setup says what a rig is made of.
+type setup struct {
+	coordinators, gateways int
+	disk                   bool          // the victim has a small disk of its own, if that is allowed here
+	every                  time.Duration // between the publishes of a producer
+}
+
 // rig is a cluster of processes under load.
 type rig struct {
+	setup
 	t       *testing.T
 	dir     string
 	cluster *cluster.Cluster
@@ -39,26 +48,28 @@ type rig struct {
 	victim  int
 	mounted bool // the victim's directory is a small disk of its own
 	counts  map[string]int
+	away    map[int]bool // gateways that do not run, on purpose
 }
 
-// newRig starts everything. small gives the victim a disk of its own, if that is allowed here.
-func newRig(t *testing.T, seed uint64, small bool, every time.Duration) *rig {
+// newRig starts everything.
+func newRig(t *testing.T, seed uint64, s setup) *rig {
 	t.Helper()
-	r := &rig{t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, start: time.Now()}
+	r := &rig{setup: s, t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, away: map[int]bool{}, start: time.Now()}
 	r.victim = 1 + r.random.IntN(nodes)
 	var err error
 	if r.dir, err = os.MkdirTemp("/tmp", fmt.Sprintf("chaos-%d-", seed)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.clean)
-	if small {
+	if s.disk {
 		r.mount()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	r.cluster, err = cluster.Start(ctx, cluster.Options{Dir: r.dir, Coordinators: coordinators, Nodes: nodes, Gateways: gateways,
-		Processes:  &cluster.Processes{LogLevel: slog.LevelInfo},
-		NodeConfig: func(_ int, cfg *lognode.Config) { cfg.SegmentBytes, cfg.VolumeBytes = 4<<20, 8<<20 }})
+	r.cluster, err = cluster.Start(ctx, cluster.Options{Dir: r.dir, Coordinators: s.coordinators, Nodes: nodes, Gateways: s.gateways,
+		Processes:     &cluster.Processes{LogLevel: slog.LevelInfo},
+		GatewayConfig: func(_ int, cfg *gateway.Config) { cfg.WebhooksAllowPrivate = true },
+		NodeConfig:    func(_ int, cfg *lognode.Config) { cfg.SegmentBytes, cfg.VolumeBytes = 4<<20, 8<<20 }})
 	if err != nil {
 		t.Fatalf("%v (logs in %s)", err, r.dir)
 	}
@@ -70,13 +81,15 @@ func newRig(t *testing.T, seed uint64, small bool, every time.Duration) *rig {
 	if _, err := r.any.CreateTopic(ctx, topic, api.TopicInput{Partitions: &count}); err != nil {
 		t.Fatalf("making the topic: %v (logs in %s)", err, r.dir)
 	}
-	if r.traffic, err = newTraffic(r.cluster.URLs(), topic, seed, partitions, every); err != nil {
+	if r.traffic, err = newTraffic(r.cluster.URLs(), topic, seed, partitions, s.every); err != nil {
 		t.Fatal(err)
 	}
-	r.traffic.start(context.WithoutCancel(t.Context()), 4)
 	r.say("seed %d, data and logs in %s, victim node-%d", seed, r.dir, r.victim)
 	return r
 }
+
+// load begins to publish and to consume.
+func (r *rig) load() { r.traffic.start(context.WithoutCancel(r.t.Context()), 4) }
 
 // mix lets the load use all that a topic can do.
 func (r *rig) mix(ctx context.Context) {
@@ -151,7 +164,7 @@ func (r *rig) rescue() {
 }
 
 // calm waits until everything is healed: every partition has a leader and all its replicas, alive and not far
-// behind, both gateways say so, and every partition acknowledges publishes again.
+// behind, all gateways that run say so, and every partition acknowledges publishes again.
 func (r *rig) calm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -180,6 +193,9 @@ func (r *rig) calm(ctx context.Context) error {
 func (r *rig) whole(ctx context.Context) error {
 	const near = 256 << 10
 	for i, c := range r.traffic.one {
+		if r.away[i+1] {
+			continue
+		}
 		call, cancel := context.WithTimeout(ctx, 5*time.Second)
 		topic, err := c.Topic(call, r.traffic.topic)
 		cancel()

@@ -17,6 +17,7 @@ type traffic struct {
 	seed            uint64
 	every           time.Duration    // between the publishes of a producer
 	one             []*client.Client // one for each gateway: what is sent once goes through one
+	roam            *client.Client   // goes to whichever gateway answers, and repeats, as programs do
 	check           *checker.Checker
 	ledger          *ledger
 	gaps            *gaps
@@ -32,7 +33,13 @@ type traffic struct {
 	broken   int            // promises
 	examples []string       // of broken ones
 
-	mixed                        []string // groups beside the first one
+	mixed   []string    // groups beside the first one
+	covers  []*coverage // of those that get everything
+	streams *streams    // nil without them
+	// faults counts those that began, running those that have not ended; disturbed is when the last one ended, Unix
+	// nanoseconds.
+	faults, running, disturbed atomic.Int64
+
 	producing, consuming         context.Context
 	stopProducing, stopConsuming context.CancelFunc
 	producers, consumers         sync.WaitGroup
@@ -53,7 +60,9 @@ func newTraffic(urls []string, topic string, seed uint64, partitions int, every 
 		}
 		tr.one = append(tr.one, c)
 	}
-	return tr, nil
+	var err error
+	tr.roam, err = client.New(client.Options{Servers: urls})
+	return tr, err
 }
 
 // start begins to publish, with a producer for each partition, and to consume.
@@ -73,7 +82,8 @@ func (tr *traffic) start(ctx context.Context, consumers int) {
 
 // mix adds what a measurement goes without: messages with times, and the groups that makeGroups has made.
 func (tr *traffic) mix() {
-	tr.mixed = []string{orderedGroup, assignedGroup, deadGroup}
+	tr.mixed = append(tr.mixed, orderedGroup, assignedGroup, deadGroup)
+	tr.covers = append(tr.covers, &tr.order.coverage, &tr.assigned.coverage, &tr.rejected.coverage)
 	for i := range tr.one {
 		tr.producers.Go(func() { tr.time(tr.producing, i) })
 		tr.consumers.Go(func() { tr.consume(tr.consuming, i, tr.byOrder(tr.order)) })
@@ -104,9 +114,35 @@ func (tr *traffic) end() {
 	tr.stopConsuming()
 	tr.producers.Wait()
 	tr.consumers.Wait()
-	for _, c := range tr.one {
+	if tr.streams != nil {
+		tr.streams.endpoint.Close()
+	}
+	for _, c := range append(tr.one, tr.roam) {
 		c.Close()
 	}
+}
+
+// disturb says that a fault begins; what it returns, that it has ended.
+func (tr *traffic) disturb() (ended func()) {
+	tr.faults.Add(1)
+	tr.running.Add(1)
+	return func() {
+		tr.disturbed.Store(time.Now().UnixNano())
+		tr.running.Add(-1)
+	}
+}
+
+// aftermath is how long what a fault has cut off may still be on its way.
+const aftermath = 3 * time.Second
+
+// epoch is the same number as long as nothing disturbs the cluster, and a new one at each call during a fault and soon
+// after it.
+func (tr *traffic) epoch() int64 {
+	now := time.Now()
+	if tr.running.Load() > 0 || now.Sub(time.Unix(0, tr.disturbed.Load())) < aftermath {
+		return -now.UnixNano()
+	}
+	return 1 + tr.faults.Load()
 }
 
 // note counts an error by its code.
