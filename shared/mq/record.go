@@ -15,7 +15,7 @@ const (
 	KindSettled      Kind = 6  // lognode/internal/delivery
 	KindGroup        Kind = 7  // lognode/internal/delivery
 	KindCheckpoint   Kind = 8  // lognode/internal/delivery
-	KindCarried      Kind = 9  // reserved
+	KindCarried      Kind = 9  // what outlives its segment: lognode/internal/schedule (1), lognode/internal/delivery (2)
 	KindRedriven     Kind = 10 // lognode/internal/delivery
 	KindDeadRemoved  Kind = 11 // lognode/internal/delivery
 	KindSnapshot     Kind = 12 // lognode/internal/delivery

@@ -16,6 +16,7 @@ type replayed struct {
 	removed   deadRemoved
 	exported  deadExported
 	snapshot  snapshotChange
+	carried   CarriedBatch
 }
 
 // Apply replays a committed entry. Everything in it is read before anything is applied: an unknown kind or version,
@@ -51,7 +52,7 @@ func (m *Machine) Apply(e *mq.Entry) error {
 	first := e.At.Offset
 	for rest := e.Records; len(rest) > 0; {
 		rec, next, _ := mq.NextRecord(rest)
-		first += m.apply(rec, e.At.Offset, first)
+		first += m.apply(rec, e.At, first)
 		rest = next
 	}
 	m.next = e.Next()
@@ -76,8 +77,16 @@ func (m *Machine) read(rec mq.Record, at uint64) (int, error) {
 			x.lanes, err = LanesOf(&b)
 		}
 		return b.Count, err
-	case mq.KindScheduled, mq.KindCancelled, mq.KindCarried:
+	case mq.KindScheduled, mq.KindCancelled:
 		return 0, nil // lognode/internal/schedule reads them
+	case mq.KindCarried:
+		if ours, err := x.carried.Read(rec); err != nil || !ours {
+			return 0, err // those that are not ours are schedules
+		}
+		if last := x.carried.last(); last > at {
+			return 0, fmt.Errorf("carried record names offset %d", last-1)
+		}
+		return 0, nil
 	case mq.KindDelivered:
 		if err := x.delivered.read(rec.Body); err != nil {
 			return 0, err
@@ -121,10 +130,10 @@ func namesBefore(at uint64, d *deadSet, err error) error {
 	return err
 }
 
-// apply applies a record of an entry that begins at offset at. Its messages, if it has any, are those from first on; it
+// apply applies a record of the entry at a position. Its messages, if it has any, are those from first on; it
 // returns how many.
-func (m *Machine) apply(rec mq.Record, at, first uint64) uint64 {
-	n, err := m.read(rec, at)
+func (m *Machine) apply(rec mq.Record, where mq.Position, first uint64) uint64 {
+	n, err := m.read(rec, where.Offset)
 	if err != nil {
 		return 0 // Apply has read it before
 	}
@@ -151,6 +160,10 @@ func (m *Machine) apply(rec mq.Record, at, first uint64) uint64 {
 	case mq.KindDeadExported:
 		if g := m.groups[x.exported.group]; g != nil && g.generation == x.exported.generation {
 			m.deadExported(g, &x.exported)
+		}
+	case mq.KindCarried:
+		if len(rec.Body) > 0 && rec.Body[0] == carriedMessages {
+			m.Carry(where, &x.carried)
 		}
 	case mq.KindSnapshot:
 		if g := m.groups[x.snapshot.group]; g != nil {

@@ -40,6 +40,9 @@ func (m *Machine) Check() error {
 	if err := m.checkHoles(); err != nil {
 		return err
 	}
+	if err := m.checkCarried(); err != nil {
+		return err
+	}
 	return m.checkCaller()
 }
 

@@ -19,11 +19,11 @@ import (
 // A part: version (1) | id (8) | part | parts | as-of position | partition | bytes of the stream.
 // The stream: committed | lowest kept offset | the range outside of which all are in the normal lane | texts | groups,
 // each: id, configuration, generation, tally, by lane: fresh and early spans (gap, length), then the messages that
-// are out by offset (gap, state and lane, perhaps the hash of the key, attempt, fence and time as distances, reason, consumer), and the sections
-// beside.
+// are out by offset (gap, state and lane, perhaps the hash of the key, attempt and whether it has times, fence and times as
+// distances, reason, consumer); carried messages, each: offset (gap), place (distance), size; and the sections beside.
 
 const (
-	checkpointVersion = 5
+	checkpointVersion = 6
 	// PartBytes is the most that a part may have: what is asked for beyond it is this.
 	PartBytes = 256 << 10
 	// maxParts bounds what LoadCheckpoint takes: well above MaxCheckpoint, which is an estimate.
@@ -156,7 +156,7 @@ func (m *Machine) appendState(b []byte) []byte {
 		b = g.appendOut(b, index)
 		b = g.appendSnapshots(b)
 	}
-	return b
+	return m.appendCarried(b)
 }
 
 func (t *tally) append(b []byte) []byte {
@@ -195,7 +195,14 @@ func (g *group) appendOut(b []byte, index map[*text]uint64) []byte {
 		if x.keyKnown {
 			b = binary.BigEndian.AppendUint64(b, x.key)
 		}
-		b = binary.AppendUvarint(b, uint64(x.attempt))
+		if x.firstAt != 0 {
+			b = binary.AppendUvarint(b, uint64(x.attempt)<<1|1)
+			b = binary.AppendVarint(b, x.firstAt-before.firstAt)
+			b = binary.AppendVarint(b, x.lastAt-x.firstAt)
+		} else {
+			b = binary.AppendUvarint(b, uint64(x.attempt)<<1)
+			x.firstAt = before.firstAt
+		}
 		b = binary.AppendVarint(b, int64(x.fence.segment-before.fence.segment))
 		b = binary.AppendVarint(b, int64(x.fence.counter-before.fence.counter))
 		b = binary.AppendUvarint(b, index[x.reason]) // 0 for none
@@ -234,6 +241,7 @@ func (m *Machine) readState(r *mq.Reader) {
 			break
 		}
 	}
+	m.readCarried(r)
 	for _, x := range all {
 		m.texts.drop(x) // those that nothing uses go
 	}
@@ -305,7 +313,7 @@ func (m *Machine) readOut(r *mq.Reader, g *group, all []*text) bool {
 		if x.keyKnown {
 			x.key = r.Fixed64()
 		}
-		x.attempt = r.Uint32()
+		times := x.readAttempt(r, before.firstAt)
 		x.fence.segment = before.fence.segment + uint64(r.Varint())
 		x.fence.counter = before.fence.counter + uint64(r.Varint())
 		x.reason, x.by = pick(), pick()
@@ -318,23 +326,39 @@ func (m *Machine) readOut(r *mq.Reader, g *group, all []*text) bool {
 			x.until += r.Varint()
 		}
 		if r.Err() == nil && (off < at || off < g.Start || x.state > StateDead || x.exported && x.state != StateDead || x.lane >= mq.Lanes || g.isFresh(x.lane, off) ||
-			x.until > maxSpan*2 || x.until < -maxSpan*2 || x.fence.counter > math.MaxInt64) {
+			outside(x.firstAt) || outside(x.lastAt) || x.until > maxSpan*2 || x.until < -maxSpan*2 || x.fence.counter > math.MaxInt64) {
 			r.Fail("message %d of group %d", off, g.ID)
 		}
 		if r.Err() != nil {
 			return false
 		}
 		m.restore(g, off, x, lessee)
+		if !times {
+			x.firstAt = before.firstAt
+		}
 		before, at = x, off+1
 	}
 	return true
+}
+
+// readAttempt reads the attempt and, if there are some, the times.
+func (x *message) readAttempt(r *mq.Reader, before int64) (times bool) {
+	v := r.Uvarint()
+	if v>>1 > math.MaxUint32 {
+		r.Fail("attempt %d", v>>1)
+	}
+	if x.attempt, times = uint32(v>>1), v&1 != 0; times {
+		x.firstAt = before + r.Varint()
+		x.lastAt = x.firstAt + r.Varint()
+	}
+	return times
 }
 
 // restore puts a message of a checkpoint into its state.
 func (m *Machine) restore(g *group, off uint64, from message, lessee *text) {
 	x := m.newMessage()
 	*x = message{state: StateReady, lane: from.lane, key: from.key, keyKnown: from.keyKnown, attempt: from.attempt, fence: from.fence,
-		reason: m.texts.take(from.reason.String()), by: m.texts.take(from.by.String())}
+		firstAt: from.firstAt, lastAt: from.lastAt, reason: m.texts.take(from.reason.String()), by: m.texts.take(from.by.String())}
 	g.out[off] = x
 	m.messages++
 	switch from.state {

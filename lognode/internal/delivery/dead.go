@@ -153,7 +153,7 @@ func (m *Machine) redriven(g *group, r *redriven) {
 				continue
 			}
 			g.leave(x)
-			x.attempt = 0
+			x.attempt, x.firstAt, x.lastAt = 0, 0, 0
 			g.lowest = min(g.lowest, off) // the cursor has passed it
 			g.wait(off, x, due, r.now)
 		}

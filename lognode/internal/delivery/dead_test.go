@@ -73,6 +73,7 @@ func (w *world) deadSteps() map[string]func(*rapid.T) {
 			got, err := w.m.Redrive(w.now, id, offsets, delay, interval)
 			each(t, id, offsets, got, err, func(o *oracle, off uint64, i int64) {
 				o.state[off], o.attempt[off], o.until[off] = StateWaiting, 0, w.now+delay+i*interval
+				o.neverOut(off)
 				if o.until[off] == w.now {
 					o.state[off] = StateReady
 				}

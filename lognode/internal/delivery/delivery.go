@@ -102,6 +102,11 @@ type Machine struct {
 	// unconfirmed are the hand-overs that their gateway has not confirmed, by stream and delivery.
 	unconfirmed map[uint64]map[uint64]*grant
 
+	carried      map[uint64]carriedMessage // see carried.go
+	carriedBytes int64
+	places       []Carried // of all carried ones and perhaps some more; nil when it must be made anew
+	stale        int       // how many more
+
 	messages      int // out, over all groups
 	spans         int // early, over all groups
 	filters       int // bytes of the groups' filters
@@ -115,7 +120,7 @@ type Machine struct {
 // New makes the machine of a partition without groups and messages.
 func New(p mq.PartitionID) *Machine {
 	m := &Machine{partition: p, groups: map[mq.GroupID]*group{}, texts: texts{all: map[string]*text{}},
-		unconfirmed: map[uint64]map[uint64]*grant{}}
+		unconfirmed: map[uint64]map[uint64]*grant{}, carried: map[uint64]carriedMessage{}}
 	m.deadlines.less = func(a, b deadline) bool { return a.due < b.due }
 	return m
 }
@@ -242,13 +247,14 @@ func (m *Machine) Urgent() bool { return m.urgent }
 
 // Size is about how many bytes a checkpoint of the state takes; see MaxCheckpoint.
 func (m *Machine) Size() int {
-	return sizeGroup*len(m.groups) + sizeMessage*m.messages + sizeSpan*m.spans + sizeGrant*m.grants + m.texts.bytes + m.filters + m.snapshotBytes
+	return sizeGroup*len(m.groups) + sizeCarried*len(m.carried) + sizeMessage*m.messages + sizeSpan*m.spans + sizeGrant*m.grants + m.texts.bytes + m.filters + m.snapshotBytes
 }
 
-// What each thing takes in a checkpoint, rounded up from what is usual (a message has 9 to 25 bytes).
+// What each thing takes in a checkpoint, rounded up from what is usual (a message has 9 to 35 bytes).
 const (
 	sizeGroup   = 512
-	sizeMessage = 32
+	sizeMessage = 40
 	sizeSpan    = 16
 	sizeGrant   = 16
+	sizeCarried = 16
 )

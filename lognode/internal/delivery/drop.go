@@ -6,7 +6,7 @@ import (
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
-// Drop removes what lies below base from every group, because retention has removed the messages. What was not settled
+// Drop removes what lies below base and was not carried from every group, because retention has removed the messages. What was not settled
 // is counted as dropped and says so in the trace.
 func (m *Machine) Drop(now int64, base uint64) {
 	if !m.leading {
@@ -34,10 +34,13 @@ func (m *Machine) Drop(now int64, base uint64) {
 	m.done()
 }
 
-// drop forgets the messages from first on.
+// drop forgets the messages from first on, but for those that were carried.
 func (g *group) drop(first, count uint64) {
 	to := min(first+count, g.m.committed)
 	forget := func(off uint64, x *message) {
+		if _, carried := g.m.carried[off]; carried {
+			return
+		}
 		g.leave(x)
 		g.remove(off, x)
 		g.tally.dropped++
@@ -58,7 +61,9 @@ func (g *group) drop(first, count uint64) {
 	for l := range mq.Lane(mq.Lanes) {
 		g.tally.dropped += g.takeRange(l, first, to)
 	}
-	g.lowest = max(g.lowest, min(to, g.lowFresh()))
+	if len(g.m.carried) == 0 { // else one of them may be unsettled, and cursor finds out
+		g.lowest = max(g.lowest, min(to, g.lowFresh()))
+	}
 	g.m.touch(g)
 }
 
@@ -86,7 +91,10 @@ const maxDropSpans = 1000
 
 // unsettledBelow is the spans below base that are not settled, in order.
 func (g *group) unsettledBelow(base uint64) (out []span) {
-	offsets := g.offsets(func(off uint64, x *message) bool { return off < base })
+	offsets := g.offsets(func(off uint64, x *message) bool {
+		_, carried := g.m.carried[off]
+		return off < base && !carried
+	})
 	add := func(s span) bool {
 		if n := len(out); n > 0 && out[n-1].to == s.from {
 			out[n-1].to = s.to

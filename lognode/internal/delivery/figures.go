@@ -88,13 +88,15 @@ func (g *group) cursor() uint64 {
 
 // HeldMessage is a message in a listing of a group.
 type HeldMessage struct {
-	Offset   uint64
-	State    State
-	Attempt  uint32 // 0: never handed out
-	Until    int64  // leased: the deadline; waiting: when it is ready; dead: when it died; else 0
-	Consumer string // leased: whose lease; else whose attempt failed last
-	Reason   string // why the last attempt failed
-	Lane     mq.Lane
+	Offset  uint64
+	State   State
+	Attempt uint32 // 0: never handed out
+	Until   int64  // leased: the deadline; waiting: when it is ready; dead: when it died; else 0
+	// First and Last are when it was handed out first and last, as Attempt counts; 0 for never.
+	First, Last int64
+	Consumer    string // leased: whose lease; else whose attempt failed last
+	Reason      string // why the last attempt failed
+	Lane        mq.Lane
 	// Behind is the offset of the message that a parked one waits for.
 	Behind uint64
 }
@@ -164,6 +166,7 @@ func (g *group) held(off uint64) HeldMessage {
 		return h
 	}
 	h.Lane = x.lane
+	h.First, h.Last = x.firstAt, x.lastAt
 	h.Attempt, h.Until, h.Consumer, h.Reason = x.attempt, x.until, x.by.String(), x.reason.String()
 	if x.grant != nil {
 		h.Until, h.Consumer = x.grant.until, x.grant.by.String()

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +28,8 @@ type journal struct {
 	now     int64
 	segment uint64
 	holes   []span
-	asked   int // how often keys were asked for
+	asked   int    // how often keys were asked for
+	base    uint64 // what retention has removed is below it
 }
 
 type fataler interface{ Fatalf(string, ...any) }
@@ -155,6 +157,41 @@ func (j *journal) failover() {
 	j.m = replay(j.t, New(part), j.entries, j.holes...)
 	j.m.Commit(j.tail.Offset)
 	j.m.Lead(j.segment, j.now)
+	if j.base > 0 {
+		j.m.Drop(j.now, j.base)
+	}
+}
+
+// carry writes again what must not go with the journal before base, in an entry of its own, and answers the offsets.
+func (j *journal) carry(base uint64) []uint64 {
+	offsets := j.m.MustCarry(mq.Position{Offset: base})
+	if len(offsets) == 0 {
+		return nil
+	}
+	var b mq.BatchBuilder
+	for range offsets {
+		b.Add(&mq.Message{Value: []byte("v"), Lane: mq.LaneNormal})
+	}
+	c := &CarriedBatch{Stamp: j.now, Leader: "node-1", Quorum: 1, Replicas: []string{"node-1"}, Offsets: offsets,
+		Kind: mq.KindMessages, Body: b.AppendTo(nil, "p", "g", mq.CodecNone, nil)}
+	e := mq.Entry{Segment: 1, At: j.tail, Stamp: j.now, Records: j.m.TakeRecords(nil)}
+	body := c.AppendTo(nil)
+	e.Records = mq.AppendRecord(e.Records, mq.KindCarried, body)
+	var read CarriedBatch
+	if ours, err := read.Read(mq.Record{Kind: mq.KindCarried, Version: 1, Body: body}); !ours || err != nil {
+		j.t.Fatalf("the record can't be read: %v", err)
+	}
+	j.m.Carry(e.At, &read)
+	j.entries, j.tail = append(j.entries, e), e.Next()
+	return offsets
+}
+
+// retain removes what lies below base, as retention does.
+func (j *journal) retain(base uint64) []uint64 {
+	j.base = max(j.base, base)
+	carried := j.carry(j.base)
+	j.m.Drop(j.now, j.base)
+	return carried
 }
 
 func (j *journal) receive(id mq.GroupID, n int, delivery uint64) Grant {
@@ -260,10 +297,16 @@ func (j *journal) offsets(want []uint64, g Grant) {
 	}
 }
 
-// dump is all that must be the same on a leader and after replay: waits that are over are ready.
-func dump(m *Machine, now int64) string {
+// dump is all that must be the same on a leader and after replay: waits that are over are ready. Below base the lanes
+// of messages are no longer known to everybody.
+func dump(m *Machine, now int64, base ...uint64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "committed %d\n", m.committed)
+	fmt.Fprintf(&b, "carried %d bytes:", m.carriedBytes)
+	for _, off := range slices.Sorted(maps.Keys(m.carried)) {
+		fmt.Fprintf(&b, " %d to %s", off, m.carried[off].at)
+	}
+	fmt.Fprintln(&b)
 	for _, g := range m.sorted() {
 		fmt.Fprintf(&b, "group %+v generation %d tally %+v\n", g.GroupConfig, g.generation, g.tally)
 		for l := range mq.Lane(mq.Lanes) { // a pointer may stand anywhere before what is fresh
@@ -273,7 +316,7 @@ func dump(m *Machine, now int64) string {
 		}
 		for _, s := range g.snapshots {
 			fmt.Fprintf(&b, "  snapshot %d %s of %d: %v open, %v dead; unsettled", s.id, s.name, s.made, s.position.open, s.position.dead)
-			for off := s.position.low(); off < m.committed; off++ {
+			for off := max(s.position.low(), append(base, 0)[0]); off < m.committed; off++ {
 				if s.position.unsettled(m.lanes.of(off), off) && !m.lanes.lost(off) {
 					fmt.Fprint(&b, " ", off)
 				}

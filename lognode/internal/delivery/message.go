@@ -60,7 +60,9 @@ type message struct {
 	fence   fence
 	// until is when a waiting message is ready again, or when a dead one died; else 0.
 	until int64
-	grant *grant // of a leased one
+	// firstAt and lastAt are when it was handed out first and last, counted as its attempts are; 0 for never.
+	firstAt, lastAt int64
+	grant           *grant // of a leased one
 	// reason and by say why the last attempt failed and whose it was, nil if none did.
 	reason, by *text
 }

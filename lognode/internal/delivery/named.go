@@ -23,7 +23,7 @@ type Namer struct {
 // found by their offset.
 func (n *Namer) Each(rec mq.Record, f func(first, count uint64)) {
 	switch rec.Kind {
-	case mq.KindMessages, mq.KindCheckpoint, mq.KindSnapshot, mq.KindScheduled, mq.KindReleased, mq.KindCancelled, mq.KindKeys:
+	case mq.KindMessages, mq.KindCheckpoint, mq.KindSnapshot, mq.KindScheduled, mq.KindReleased, mq.KindCancelled, mq.KindKeys, mq.KindCarried:
 		return
 	case mq.KindGroup:
 		if rec.Version != 1 || len(rec.Body) > 0 && rec.Body[0] != groupSeek {

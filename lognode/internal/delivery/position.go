@@ -81,10 +81,16 @@ func (p *position) size() int {
 // restore puts the group to a position; what lies below floor is not kept any more. Whatever is out is forgotten, but
 // for dead letters of which the position says nothing else. It counts nothing: what was acked was acked.
 func (g *group) restore(p *position, floor uint64) {
+	var on []uint64
 	for off, x := range g.out {
 		l := g.m.lanes.of(off)
-		if x.state == StateDead && (!p.unsettled(l, off) || within(p.dead, off)) {
+		if x.state == StateDead && (off < floor || !p.unsettled(l, off) || within(p.dead, off)) {
 			x.inAgain = false
+			continue
+		}
+		if g.goesOn(off, x, p, floor) {
+			x.inAgain = false
+			on = append(on, off)
 			continue
 		}
 		g.leave(x)
@@ -111,6 +117,12 @@ func (g *group) restore(p *position, floor uint64) {
 				g.reopen(off)
 			}
 		}
+	}
+	for _, off := range on {
+		x := g.out[off]
+		g.leave(x)
+		x.attempt, x.firstAt, x.lastAt = 0, 0, 0
+		g.makeReady(off, x)
 	}
 	g.Start = min(g.Start, max(p.low(), floor))
 	g.lowest = g.Start
@@ -168,6 +180,10 @@ func (g *group) counts(p *position, floor uint64) SeekCounts {
 			c.DeadAgain++
 		case x.state != StateDead && again:
 			common++
+		case g.goesOn(off, x, p, floor):
+			common++
+			c.Lag++
+			c.To = min(c.To, off)
 		}
 	}
 	c.Again, c.Skipped = c.Lag-min(common, c.Lag), before-min(common, before)

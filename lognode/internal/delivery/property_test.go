@@ -21,6 +21,8 @@ type oracle struct {
 	attempt    map[uint64]uint32
 	fence      map[uint64]fence
 	until      map[uint64]int64
+	first      map[uint64]int64 // when it was handed out first and last
+	last       map[uint64]int64
 }
 
 type world struct {
@@ -51,14 +53,15 @@ func newWorld(t *rapid.T, tb testing.TB, laned, byKey bool) *world {
 
 func (w *world) ensure(id mq.GroupID) {
 	if w.groups[id] == nil {
-		w.groups[id] = &oracle{1, map[string]map[uint64]kept{}, id == 3, 0, limitsOf(id), map[uint64]int64{}, map[uint64]State{}, map[uint64]uint32{}, map[uint64]fence{}, map[uint64]int64{}}
+		w.groups[id] = &oracle{1, map[string]map[uint64]kept{}, id == 3, 0, limitsOf(id), map[uint64]int64{}, map[uint64]State{}, map[uint64]uint32{}, map[uint64]fence{}, map[uint64]int64{}, map[uint64]int64{}, map[uint64]int64{}}
 		for _, h := range w.holes {
 			w.groups[id].lose(h)
 		}
+		w.groups[id].lose(span{0, w.base})
 	}
 	w.created++
 	w.group(id, func(c *GroupConfig) {
-		c.Version = w.created
+		c.Version, c.Start = w.created, w.base
 		c.Settings.MaxInFlight = 12
 		c.Settings.Backoff.Jitter = 0.5
 		if id == 2 {
@@ -130,6 +133,9 @@ func (w *world) receive(id mq.GroupID, n int, stream uint64) {
 		}
 		o.state[off], o.fence[off], o.until[off] = StateLeased, f, g.LeaseUntil
 		o.attempt[off]++
+		if o.last[off] = w.now; o.attempt[off] == 1 || o.first[off] == 0 {
+			o.first[off] = w.now
+		}
 		must = must || o.attempt[off] > 1
 		w.held = append(w.held, held{r, stream, w.next, o.attempt[off], false})
 	}
@@ -266,7 +272,9 @@ func (w *world) settled(h held, it SettleItem, r SettleResult, last bool) {
 func (w *world) back(match func(held) bool) {
 	w.gone(match, func(o *oracle, off uint64) {
 		o.state[off] = StateReady
-		o.attempt[off]--
+		if o.attempt[off]--; o.attempt[off] == 0 {
+			o.neverOut(off)
+		}
 	})
 }
 
@@ -294,6 +302,9 @@ func (w *world) compare() {
 		for off := range w.tail.Offset {
 			h := w.m.groups[id].held(off)
 			want := o.state[off]
+			if want == StateDead && (h.First != o.first[off] || h.Last != o.last[off]) {
+				w.t.Fatalf("group %d offset %d: %+v, handed out from %d to %d", id, off, h, o.first[off], o.last[off])
+			}
 			if h.State != want || h.Attempt != o.attempt[off] && want != StateAcked || want == StateLeased && h.Until != o.until[off] {
 				w.t.Fatalf("group %d offset %d: %+v, want %s attempt %d until %d", id, off, h, want, o.attempt[off], o.until[off])
 			}
@@ -305,9 +316,9 @@ func (w *world) replays(from *Machine) {
 	entries := append(w.entries[:len(w.entries):len(w.entries)], mq.Entry{At: w.tail, Records: w.m.TakeRecords(nil)})
 	m := replay(w.t, from, entries, w.holes...)
 	m.Commit(w.tail.Offset)
-	got := dump(m, w.now)
+	got := dump(m, w.now, w.base)
 	w.entries, w.tail = entries, entries[len(entries)-1].Next()
-	if want := dump(w.m, w.now); got != want {
+	if want := dump(w.m, w.now, w.base); got != want {
 		w.t.Fatalf("after replay:\n%s\nthe leader has:\n%s", got, want)
 	}
 }

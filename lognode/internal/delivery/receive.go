@@ -230,7 +230,7 @@ func (m *Machine) deliver(g *group, d *delivered) *grant {
 		gr.add(r)
 		for i := range r.Count {
 			key, known := d.key(n)
-			g.lease(r.First+uint64(i), r.Attempt, fence{d.segment, r.Counter + uint64(i)}, gr, key, known)
+			g.lease(r.First+uint64(i), r.Attempt, fence{d.segment, r.Counter + uint64(i)}, gr, d.now, key, known)
 			n++
 		}
 	}

@@ -214,9 +214,12 @@ func (s *settled) read(body []byte) error {
 	return end(r, "settled")
 }
 
+// outside says that a time is beyond what records may hold.
+func outside(t int64) bool { return t > maxSpan || t < -maxSpan }
+
 func readTime(r *mq.Reader) int64 {
 	v := r.Varint()
-	if v > maxSpan || v < -maxSpan {
+	if outside(v) {
 		r.Fail("time %d", v)
 		return 0
 	}

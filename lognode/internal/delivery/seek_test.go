@@ -83,9 +83,18 @@ func (w *world) sought(t *rapid.T, id mq.GroupID, to SeekTarget, move func(o *or
 func (o *oracle) untouch(off uint64) {
 	delete(o.state, off)
 	delete(o.attempt, off)
+	o.neverOut(off)
 }
 
-func (o *oracle) again(off uint64) { o.state[off], o.attempt[off] = StateReady, 0 }
+func (o *oracle) again(off uint64) {
+	o.state[off], o.attempt[off] = StateReady, 0
+	o.neverOut(off)
+}
+
+func (o *oracle) neverOut(off uint64) {
+	delete(o.first, off)
+	delete(o.last, off)
+}
 
 func (w *world) seekSteps() map[string]func(*rapid.T) {
 	group := func(t *rapid.T) mq.GroupID {
@@ -97,7 +106,7 @@ func (w *world) seekSteps() map[string]func(*rapid.T) {
 			if rapid.IntRange(0, 2).Draw(t, "seldom") > 0 {
 				return
 			}
-			to := rapid.Uint64Range(0, w.tail.Offset+2).Draw(t, "to")
+			to := max(w.base, rapid.Uint64Range(0, w.tail.Offset+2).Draw(t, "to"))
 			w.sought(t, group(t), SeekTarget{Offset: to}, func(o *oracle, off uint64) {
 				if off >= to {
 					o.untouch(off)
@@ -140,6 +149,12 @@ func (w *world) seekSteps() map[string]func(*rapid.T) {
 				was, ok := snap[off]
 				dead := o.state[off] == StateDead
 				switch {
+				case off < w.base: // it is there only if it was carried
+					if _, out := o.state[off]; out && o.state[off] != StateAcked && !dead {
+						if o.state[off] = StateAcked; was.unsettled || was.dead {
+							o.again(off)
+						}
+					}
 				case !ok, was.unsettled && !was.touched:
 					o.untouch(off)
 				case was.unsettled, was.dead && !dead:

@@ -116,11 +116,14 @@ func (g *group) stamp(x *message, attempt uint32, f fence) {
 	}
 }
 
-// lease puts a message into gr.
-func (g *group) lease(off uint64, attempt uint32, f fence, gr *grant, key uint64, keyKnown bool) {
+// lease puts a message into gr, handed out at a time.
+func (g *group) lease(off uint64, attempt uint32, f fence, gr *grant, at int64, key uint64, keyKnown bool) {
 	x := g.change(off)
 	if x == nil {
 		return
+	}
+	if x.lastAt = at; attempt <= 1 || x.firstAt == 0 {
+		x.firstAt = at
 	}
 	if keyKnown {
 		x.key, x.keyKnown = key, true
@@ -203,6 +206,9 @@ func (g *group) remove(off uint64, x *message) {
 	g.m.texts.drop(x.by)
 	*x = message{}
 	g.m.free = append(g.m.free, x)
+	if len(g.m.carried) > 0 {
+		g.m.settledCarried(off)
+	}
 }
 
 // fail ends an attempt; the message is ready again at due, or at once if that is not after at. It says so of a
@@ -259,6 +265,9 @@ func (g *group) failed(off uint64, attempt uint32, f fence, reason string) *mess
 func (g *group) giveBack(off uint64, attempt uint32, f fence) {
 	if x := g.change(off); x != nil {
 		g.stamp(x, attempt, f)
+		if attempt == 0 {
+			x.firstAt, x.lastAt = 0, 0
+		}
 		g.makeReady(off, x)
 	}
 }

@@ -71,7 +71,7 @@ func (p *Partition) queue(b batch, may func(l *leadership) error) {
 func (p *Partition) flush() {
 	l := p.lead
 	for l != nil && l.serving && !l.seg.Sealed() && l.mayPlace() {
-		urgent := l.machine.Urgent() || l.ahead.look || l.book.Unwritten() > 0
+		urgent := l.machine.Urgent() || l.ahead.look || l.book.Unwritten() > 0 || len(l.dead.ready) > 0
 		if len(l.batches) == 0 && len(l.unplaced) == 0 && !urgent {
 			p.writeBehind(l)
 			return
@@ -114,7 +114,7 @@ func (p *Partition) place(l *leadership) bool {
 	now := max(p.env.stamp(), l.seg.Stamp())
 	var e mq.Entry
 	data, e.Count = p.placeReleases(l, data, clock) // by the clock itself: an earlier leader's may have been ahead
-	data = l.placeCarried(data)
+	data = l.placeDead(l.placeCarried(data))
 	data, n := p.placeBatches(l, &e, data, now)
 	if len(data) == mq.EntryHeaderSize { // answers may wait all the same, but nothing new is stored: for what is placed already
 		l.answerAt(l.seg.Next(), n, now)

@@ -40,6 +40,21 @@ func (c *EntryCache) Get(id mq.SegmentID, offset uint64) *mq.Entry {
 	return nil
 }
 
+// GetAt finds the entry at a position of a segment, or nil. It must not be changed.
+func (c *EntryCache) GetAt(id mq.SegmentID, at mq.Position) *mq.Entry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := len(c.items) - 1; i >= 0; i-- {
+		it := c.items[i]
+		if it.e.Segment == id && it.e.At == at {
+			copy(c.items[i:], c.items[i+1:])
+			c.items[len(c.items)-1] = it
+			return it.e
+		}
+	}
+	return nil
+}
+
 // Put keeps an entry of size bytes and drops the ones that were not used for longest.
 func (c *EntryCache) Put(e *mq.Entry, size int) {
 	c.mu.Lock()

@@ -112,6 +112,7 @@ func (p *Partition) announce() {
 	l.machine.TakeFreed(p.tellFreed)
 	p.setTimers(l)
 	p.readAhead(l)
+	p.readDead(l)
 }
 
 // checkpoint puts the machine's state into the journal, in records of its own. It names the position after

@@ -46,12 +46,13 @@ func (p *Partition) explain(group mq.GroupID, offset uint64, done func(*mqpb.Exp
 	p.serve(fail, func(l *leadership) {
 		j := l.journal()
 		from, to, lost := j.lost(offset)
+		_, carried := l.machine.CarriedAt(offset)
 		switch {
 		case lost:
 			done(&mqpb.ExplainResponse{State: delivery.ExplainLost,
 				Because: fmt.Sprintf("it is lost with the offsets %d to %d, which no node has", from, to-1)}, nil)
 			return
-		case offset < j.first():
+		case offset < j.first() && !carried:
 			done(&mqpb.ExplainResponse{State: delivery.ExplainDropped,
 				Because: fmt.Sprintf("retention removed it: what is kept begins at offset %d", j.first())}, nil)
 			return

@@ -65,6 +65,9 @@ func (p *Partition) load(ctx context.Context, o *loaded) error {
 			return fmt.Errorf("replaying segment %d: %w", s.ID, err)
 		}
 	}
+	if lost := o.machine.LoseCarried(o.holds); lost > 0 {
+		p.log.Error("dead letters that were carried forward are lost", "messages", lost)
+	}
 	if lost := o.book.Restored(); lost > 0 {
 		p.log.Error("the records of pending schedules are lost", "schedules", lost)
 	}
@@ -89,6 +92,16 @@ func (o *loaded) tellHoles() {
 		}
 		o.machine.Hole(o.chain[i].DataEnd().Offset, next.Offset)
 	}
+}
+
+// holds says whether a position is in a segment of the chain.
+func (o *loaded) holds(at mq.Position) bool {
+	for i := range o.chain {
+		if s := &o.chain[i]; !at.Before(s.Base) && at.Before(s.DataEnd()) {
+			return true
+		}
+	}
+	return false
 }
 
 // learnLanes tells a machine that was loaded from a checkpoint the lanes of the messages below it, if any but the normal

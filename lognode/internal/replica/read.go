@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/splashdam/splashdam/lognode/internal/archive"
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -19,6 +20,8 @@ import (
 type journal struct {
 	sealed []mq.Segment
 	open   mq.Segment // End is the commit position
+	// carried are the messages whose segments are gone; some may be settled by now.
+	carried []delivery.Carried
 	// archived are the objects of the first of sealed, which are in the archive only.
 	archived []archive.Object
 }
@@ -26,7 +29,7 @@ type journal struct {
 func (l *leadership) journal() journal {
 	open := *l.seg.Segment()
 	open.End = l.seg.Commit()
-	return journal{sealed: l.chain, open: open}
+	return journal{sealed: l.chain, open: open, carried: l.machine.AllCarried()}
 }
 
 // first is the first offset that is kept.
@@ -44,6 +47,12 @@ func (j *journal) at(i int) *mq.Segment {
 		return &j.sealed[i]
 	}
 	return &j.open
+}
+
+// carries says whether an offset is below all segments and its message was carried.
+func (j *journal) carries(offset uint64) bool {
+	_, ok := j.carriedAt(offset)
+	return ok && offset < j.first()
 }
 
 // find is the segment that holds a message offset, or nil.
@@ -108,11 +117,11 @@ func (j *journal) errGap(offset, from, to uint64) error {
 	return errLost(offset, from, to)
 }
 
-// entry reads the entry that holds an offset, through the node's cache.
+// entry reads the entry that holds an offset, through the node's cache; of a carried message one that is like it.
 func (p *Partition) entry(ctx context.Context, j *journal, offset uint64) (*mq.Entry, error) {
 	s := j.find(offset)
 	if s == nil {
-		return nil, fmt.Errorf("offset %d is in no segment", offset)
+		return p.carriedEntry(ctx, j, offset)
 	}
 	if e := p.env.Cache.Get(s.ID, offset); e != nil {
 		return e, nil
@@ -170,6 +179,9 @@ func (p *Partition) Read(r frame.Read, reply Reply) {
 			p.readArchived(l, r, reply)
 			return
 		}
+		if _, ok := l.machine.CarriedAt(r.From.Value); !ok {
+			j.carried = nil // it may be settled
+		}
 		p.beside(func(ctx context.Context) {
 			done, err := p.read(ctx, j, r)
 			if err != nil {
@@ -190,6 +202,9 @@ func (p *Partition) read(ctx context.Context, j journal, r frame.Read) (frame.Re
 	to, err := p.placeOf(ctx, &j, r.To)
 	if err != nil {
 		return done, err
+	}
+	if r.To.Where == frame.AtOffset && to == from+1 && j.carries(from) {
+		done.First = from // this one is kept
 	}
 	if from < done.First {
 		return done, mqerr.New(mqerr.OffsetExpired, "offset %d is no longer kept; the first one is %d", from, done.First)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
@@ -47,7 +46,10 @@ func (p *Partition) Retain() {
 			return
 		}
 		// The share is asked first: what stays is not uploaded, and not written again.
-		if !over && p.tooMuch(l, s, t.Settings.Retention) || !p.archived(l, s, t.Settings) || !p.carryForward(l, s) {
+		if !over && p.tooMuch(l, s, t.Settings.Retention) || !p.archived(l, s, t.Settings) {
+			return
+		}
+		if schedules, dead := p.carryForward(l, s), p.carryDead(l, s); !schedules || !dead {
 			return
 		}
 		var share int64
@@ -76,7 +78,7 @@ func (p *Partition) overBytes(l *leadership, t mq.TopicSettings) bool {
 	if t.Retention.Bytes == 0 {
 		return false
 	}
-	return p.heldBytes(l)-l.book.PendingBytes() > t.Retention.Bytes/int64(t.Partitions)
+	return p.heldBytes(l)-l.book.PendingBytes()-l.machine.CarriedBytes() > t.Retention.Bytes/int64(t.Partitions)
 }
 
 // expired says whether everything in s is older than retention allows. Where this store has no whole copy nothing expires.
@@ -138,7 +140,7 @@ func (p *Partition) heldBytes(l *leadership) int64 {
 	return held
 }
 
-// keeper is the name of an active group that has not settled everything in s, or holds a dead letter of it; "" for none.
+// keeper is the name of an active group that has not settled everything in s; "" for none. Dead letters are carried on.
 func (p *Partition) keeper(l *leadership, s *mq.Segment, r mq.Retention) string {
 	if !r.KeepUnsettled {
 		return ""
@@ -147,11 +149,7 @@ func (p *Partition) keeper(l *leadership, s *mq.Segment, r mq.Retention) string 
 		if time.Since(l.used(g.ID)) > activeFor {
 			continue
 		}
-		f, _ := l.machine.Figures(g.ID)
-		if f.Cursor < s.End.Offset {
-			return g.Name
-		}
-		if dead := l.machine.Held(g.ID, delivery.StateDead, 0, 1); len(dead) > 0 && dead[0].Offset < s.End.Offset {
+		if l.machine.Keeps(g.ID, s.End.Offset) {
 			return g.Name
 		}
 	}

@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/schedule"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
@@ -71,6 +72,9 @@ func (p *Partition) traceScheduled(ctx context.Context, j *journal, from mq.Posi
 		}
 		err := p.walk(ctx, s, maxPosition(from, s.Base), func(e *mq.Entry) error {
 			offset, released, err := schedule.TraceEntry(e, number, note)
+			if err == nil && !released {
+				offset, released, err = delivery.CarriedRelease(e, number)
+			}
 			if err != nil || !released {
 				return err
 			}

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -158,6 +159,9 @@ func (p *Partition) findReleased(ctx context.Context, j *journal, number uint64)
 	for i := j.len() - 1; i >= 0 && !found; i-- {
 		s := j.at(i)
 		err := p.walk(ctx, s, s.Base, func(e *mq.Entry) (err error) {
+			if offset, found, err = delivery.CarriedRelease(e, number); err != nil || found {
+				return cmp.Or(err, errStop)
+			}
 			if e.Count == 0 {
 				return nil
 			}

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -23,7 +24,8 @@ func (p *Partition) Trace(offset uint64, done func(*mqpb.TraceResponse, error)) 
 			fail(errLost(offset, from, to))
 			return
 		}
-		if s == nil {
+		_, carried := l.machine.CarriedAt(offset)
+		if s == nil && !carried {
 			fail(mqerr.New(mqerr.MessageNotFound, "offset %d is not among those kept, %d to %d", offset, j.first(), j.open.End.Offset))
 			return
 		}
@@ -32,7 +34,8 @@ func (p *Partition) Trace(offset uint64, done func(*mqpb.TraceResponse, error)) 
 			names[g.ID] = g.Name
 		}
 		res := &mqpb.TraceResponse{}
-		for _, g := range l.machine.MessageState(offset) {
+		states := l.machine.MessageState(offset)
+		for _, g := range states {
 			res.Groups = append(res.Groups, &mqpb.TraceGroup{Group: uint64(g.Group), Name: names[g.Group],
 				State: g.State.String(), Attempts: g.Attempt, Until: g.Until, Consumer: g.Consumer})
 		}
@@ -42,9 +45,43 @@ func (p *Partition) Trace(offset uint64, done func(*mqpb.TraceResponse, error)) 
 				fail(mqerr.New(mqerr.Internal, "tracing offset %d: %w", offset, err))
 				return
 			}
+			if s == nil {
+				recall(res, states)
+			}
 			done(res, nil)
 		})
 	})
+}
+
+// recall adds what the state still says of a carried message and the journal does not any more: the records of its first
+// hand-overs, and of its death, may have gone with their segments.
+func recall(res *mqpb.TraceResponse, states []delivery.GroupMessageState) {
+	for i := range states {
+		g := &states[i]
+		tell := func(ev delivery.Event) {
+			ev.Group = g.Group
+			if ev.At != 0 && !slices.ContainsFunc(res.Events, func(have *mqpb.TraceEvent) bool {
+				return have.Group == uint64(g.Group) && have.At == ev.At && have.Type == ev.Type
+			}) {
+				res.Events = append(res.Events, traceEvent(ev))
+			}
+		}
+		if g.State == delivery.StateAcked {
+			continue
+		}
+		tell(delivery.Event{Type: delivery.EventDelivered, At: g.First, Attempt: 1})
+		if g.Attempt > 1 {
+			tell(delivery.Event{Type: delivery.EventRedelivered, At: g.Last, Attempt: g.Attempt, Consumer: g.Consumer})
+		}
+		if g.State == delivery.StateDead {
+			tell(delivery.Event{Type: delivery.EventDead, At: g.Until, Attempt: g.Attempt, Reason: g.Reason})
+		}
+	}
+	slices.SortStableFunc(res.Events, func(a, b *mqpb.TraceEvent) int { return cmp.Compare(a.At, b.At) })
+	at := slices.IndexFunc(res.Events, func(ev *mqpb.TraceEvent) bool { return ev.Type == eventReplicated })
+	ev := res.Events[at]
+	res.Events = slices.Delete(res.Events, at, at+1)
+	insertReplicated(res, ev)
 }
 
 func (p *Partition) trace(ctx context.Context, j journal, s *mq.Segment, offset uint64, open openIndex, res *mqpb.TraceResponse) error {
@@ -58,12 +95,9 @@ func (p *Partition) trace(ctx context.Context, j journal, s *mq.Segment, offset 
 	if err := note(e); err != nil {
 		return err
 	}
-	stamp, err := p.commitStamp(ctx, &j, e, offset)
+	replicated, err := p.replicated(ctx, &j, s, e, offset)
 	if err != nil {
 		return err
-	}
-	if stamp != 0 {
-		res.Events = append(res.Events, replicatedEvent(s, stamp))
 	}
 	from := e.Next()
 	for i := range j.len() {
@@ -90,7 +124,7 @@ func (p *Partition) trace(ctx context.Context, j journal, s *mq.Segment, offset 
 			}
 		}
 	}
-	orderReplicated(res, s, e.Stamp)
+	insertReplicated(res, replicated)
 	notHandedOver(res)
 	return nil
 }
@@ -179,16 +213,9 @@ func (p *Partition) spans(ctx context.Context, s *mq.Segment, offset uint64) (sp
 	return spans, err
 }
 
-// orderReplicated puts the commit where it belongs. Its time is the stamp of the first entry that says so, which may
-// be later than the commit: it is at most the time of the first hand-over, and of the publish if nothing was
-// written since.
-func orderReplicated(res *mqpb.TraceResponse, s *mq.Segment, published int64) {
-	at := slices.IndexFunc(res.Events, func(ev *mqpb.TraceEvent) bool { return ev.Type == eventReplicated })
-	ev := replicatedEvent(s, published)
-	if at >= 0 {
-		ev = res.Events[at]
-		res.Events = slices.Delete(res.Events, at, at+1)
-	}
+// insertReplicated puts the commit where it belongs. Its time is the stamp of the first entry that says so, which may
+// be later than the commit: it is at most the time of the first hand-over.
+func insertReplicated(res *mqpb.TraceResponse, ev *mqpb.TraceEvent) {
 	res.Events = slices.Insert(res.Events, min(1, len(res.Events)), ev)
 	if len(res.Events) > 2 {
 		ev.At = min(ev.At, res.Events[2].At)
@@ -197,12 +224,29 @@ func orderReplicated(res *mqpb.TraceResponse, s *mq.Segment, published int64) {
 
 const eventReplicated = "REPLICATED"
 
-func replicatedEvent(s *mq.Segment, at int64) *mqpb.TraceEvent {
-	ev := &mqpb.TraceEvent{At: at, Type: eventReplicated, Node: s.LeaderNode(), Quorum: uint32(s.Quorum)}
-	for _, r := range s.Replicas {
-		ev.Replicas = append(ev.Replicas, r.Node)
+// replicated says who held the message and when it was committed, as far as anything says so; else when it was published.
+func (p *Partition) replicated(ctx context.Context, j *journal, s *mq.Segment, e *mq.Entry, offset uint64) (*mqpb.TraceEvent, error) {
+	ev := &mqpb.TraceEvent{Type: eventReplicated}
+	if s == nil { // carried
+		c, _, err := p.carriedBatch(ctx, j, []uint64{offset})
+		if err != nil {
+			return nil, err
+		}
+		ev.Node, ev.Quorum, ev.Replicas, ev.At = c.Leader, c.Quorum, c.Replicas, c.Committed
+	} else {
+		stamp, err := p.commitStamp(ctx, j, e, offset)
+		if err != nil {
+			return nil, err
+		}
+		ev.Node, ev.Quorum, ev.At = s.LeaderNode(), uint32(s.Quorum), stamp
+		for _, r := range s.Replicas {
+			ev.Replicas = append(ev.Replicas, r.Node)
+		}
 	}
-	return ev
+	if ev.At == 0 {
+		ev.At = e.Stamp
+	}
+	return ev, nil
 }
 
 func traceEvent(ev delivery.Event) *mqpb.TraceEvent {
