@@ -66,3 +66,26 @@ func TestDeadLettersAreExportedOnce(t *testing.T) {
 		t.Errorf("%d messages for 4 deaths", n)
 	}
 }
+
+// Dead letter topics that lead in a circle move a message around 8 times in all, then it stays where it is.
+func TestDeadLetterCircleEnds(t *testing.T) {
+	c := start(t, Options{Nodes: 1, Gateways: 1, Coordinators: 1})
+	one := via(t, c, 1)
+	for topic, next := range map[string]string{"a": "b", "b": "a"} {
+		one.topic(topic, `{"partitions":1}`)
+		one.call(201, "PUT", "/v1/topics/"+topic+"/groups/g", `{"dead_letter_topic":"`+next+`"}`, nil)
+	}
+	// Each round takes as long as dead letters are looked for, so this one comes as if it had gone around before.
+	one.call(200, "POST", "/v1/topics/a/messages/batch", `{"messages":[{"value":"v","headers":{"dead-letter-hops":"6","kind":"x"}}]}`, nil)
+	for i, topic := range []string{"a", "b", "a"} {
+		got := one.receiveN(topic, "g", 1, "")
+		if h := got[0].Headers; h["dead-letter-hops"] != []string{"6", "7", "8"}[i] || h["kind"] != "x" {
+			t.Errorf("at %s, the %d. time: %v", topic, i+1, h)
+		}
+		one.settle("reject", got, "")
+	}
+	one.until("a", "g", func(g group) bool { return g.Dead == 2 && g.Exported == 2 })
+	if a, b := len(one.read("a")), len(one.read("b")); a != 2 || b != 1 {
+		t.Errorf("a has %d messages and b has %d, want 2 and 1", a, b)
+	}
+}

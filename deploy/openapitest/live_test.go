@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/deploy/cluster"
+	"github.com/splashdam/splashdam/gateway"
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/client"
 )
@@ -23,11 +24,15 @@ type live struct {
 	c    *client.Client
 }
 
-func newLive(t *testing.T) *live {
+func newLive(t *testing.T, configure ...func(int, *gateway.Config)) *live {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	cl, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir()})
+	o := cluster.Options{Dir: t.TempDir()}
+	for _, f := range configure {
+		o.GatewayConfig = f
+	}
+	cl, err := cluster.Start(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}

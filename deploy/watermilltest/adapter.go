@@ -73,6 +73,7 @@ type Subscriber struct {
 	client      *client.Client
 	group       string
 	topic       api.TopicInput // settings of a topic that is made
+	ordering    string         // of a group that is made
 	concurrency int
 
 	mu      sync.Mutex
@@ -94,7 +95,7 @@ func (s *Subscriber) SubscribeInitialize(topic string) error {
 		return err
 	}
 	soon, forever, factor := api.Duration(10*time.Millisecond), 0, 1.0
-	_, err := s.client.CreateGroup(ctx, topic, s.group, api.GroupInput{MaxAttempts: &forever,
+	_, err := s.client.CreateGroup(ctx, topic, s.group, api.GroupInput{MaxAttempts: &forever, Ordering: &s.ordering,
 		Backoff: &api.BackoffInput{Initial: &soon, Multiplier: &factor}})
 	if client.IsCode(err, mqerr.AlreadyExists) {
 		return nil

@@ -97,7 +97,7 @@ func (w *world) pubSub(group string, partitions uint32, concurrency int) (messag
 		}
 		return c
 	}
-	s := &Subscriber{client: newClient(), group: group, topic: api.TopicInput{Partitions: &partitions}, concurrency: concurrency}
+	s := &Subscriber{client: newClient(), group: group, topic: api.TopicInput{Partitions: &partitions}, ordering: "none", concurrency: concurrency}
 	s.closing, s.close = context.WithCancel(context.Background())
 	key := func(m *message.Message) *string { return client.Key(string(m.Payload)) }
 	return &Publisher{client: newClient(), key: key}, s
@@ -133,6 +133,18 @@ func TestOrdered(t *testing.T) {
 		return w.pubSub("suite", 1, 1)
 	}, func(_ *testing.T, group string) (message.Publisher, message.Subscriber) {
 		return w.pubSub(group, 1, 1)
+	})
+}
+
+// In order of each key: several partitions, many messages out, several subscribers. Watermill's test has 16 kinds of
+// messages and wants those of each kind in order; the adapter makes the kind the key.
+func TestOrderedByKey(t *testing.T) {
+	w := newWorld(t)
+	c := tests.TestContext{TestID: tests.NewTestID(), Features: tests.Features{ConsumerGroups: true, Persistent: true, GuaranteedOrder: true}}
+	tests.TestPublishSubscribeInOrder(t, c, func(*testing.T) (message.Publisher, message.Subscriber) {
+		p, s := w.pubSub("suite", 4, 50)
+		s.(*Subscriber).ordering = "key"
+		return p, s
 	})
 }
 
