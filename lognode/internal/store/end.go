@@ -11,7 +11,8 @@ import (
 // SetEnd records the decided end of a segment, durably, and sets its seal flag: reads end there and
 // copies up to it are taken. Entries beyond it are cut; what is below it never is. ErrConflict when
 // another end is recorded, when the end is below the base, or when it lies within an entry; ErrDamaged
-// when the entries beyond it can't be read (the replica is to be removed and fetched again).
+// when the entries beyond it can't be read (the replica is to be removed and fetched again). A damaged replica that
+// is intact up to the end is damaged no more.
 func (s *Store) SetEnd(id mq.SegmentID, end mq.Position) error {
 	defer s.holds.take(id)()
 	info, ok := s.Segment(id)
@@ -25,6 +26,14 @@ func (s *Store) SetEnd(id mq.SegmentID, end mq.Position) error {
 		return fmt.Errorf("%w: %s ends at %s, not at %s", ErrConflict, &info.Segment, info.End, end)
 	case end.Before(info.Segment.Base):
 		return fmt.Errorf("%w: %s can't end at %s", ErrConflict, &info.Segment, end)
+	}
+	if info.Damaged {
+		if intact, err := s.Intact(id); err != nil || !intact.Before(end) {
+			if err != nil {
+				return err
+			}
+			return s.mend(&info, end)
+		}
 	}
 	if !sealed {
 		// The flag first: no entry may slip in beyond the end while it is being made durable.

@@ -28,8 +28,10 @@ type fact struct {
 
 	Seal   mq.SegmentID `json:"seal,omitempty"`
 	Remove mq.SegmentID `json:"remove,omitempty"`
-	// Damage is a segment, of creation Gen, in which a read met damage; only its removal takes that away.
+	// Damage is a segment, of creation Gen, in which a read met damage. Its removal takes that away, and Mended: an end
+	// was decided up to which it is intact.
 	Damage mq.SegmentID `json:"damage,omitempty"`
+	Mended mq.SegmentID `json:"mended,omitempty"`
 	// End is the decided end of segment ID.
 	ID  mq.SegmentID `json:"id,omitempty"`
 	End *mq.Position `json:"end,omitempty"`
@@ -147,6 +149,11 @@ func (f *facts) apply(c fact) {
 		if s, ok := f.segments[c.Damage]; ok && s.gen == c.Gen {
 			s.damaged = true
 			f.segments[c.Damage] = s
+		}
+	case c.Mended != 0:
+		if s, ok := f.segments[c.Mended]; ok && s.gen == c.Gen {
+			s.damaged = false
+			f.segments[c.Mended] = s
 		}
 	case c.Remove != 0:
 		delete(f.segments, c.Remove)

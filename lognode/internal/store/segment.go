@@ -19,6 +19,7 @@ type segment struct {
 	sum       uint64 // of the entries' CRCs, see entrySum
 	parts     []*part
 	damaged   bool
+	intact    *mq.Position // of a damaged one, once it was read (Store.Intact)
 	// absent is set at once when the segment is removed, so that entries on their way are refused.
 	absent bool
 }

@@ -26,6 +26,9 @@ type Store struct {
 	metrics *metrics
 	probes  *prober
 
+	// intactMu lets one walk through a damaged segment go on at a time; it is taken before mu.
+	intactMu sync.Mutex
+
 	// mu guards what reads look up. It is never held over I/O.
 	mu       sync.RWMutex
 	segments map[mq.SegmentID]*segment
