@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,7 +99,7 @@ func (g *Gateway) planForce(ctx context.Context, p mq.PartitionID, req *api.Forc
 	plan := &forcePlan{head: head, force: meta.Force{Segment: head.Open.ID, Node: req.Node, Empty: req.Empty},
 		answer: api.ForceRecoverAnswer{Partition: p.Number, Segment: uint64(head.Open.ID), Leader: head.Open.LeaderNode()}}
 	a := &plan.answer
-	if figures := g.partitionFigures(ctx, []mq.PartitionID{p})[p]; figures.err == nil {
+	if figures := g.partitionFigures(ctx, []mq.PartitionID{p})[p]; figures.err == nil && figures.answer.GetReadOnly() == "" {
 		a.Because = "the partition is served by " + a.Leader
 		return plan, nil
 	}
@@ -111,6 +112,9 @@ func (g *Gateway) planForce(ctx context.Context, p mq.PartitionID, req *api.Forc
 		end := highest(head.Open, head.Open.Replicas, states)
 		a.Needed = true
 		a.Because = "too few replicas of the open segment answer to know where it ends"
+		if damaged(head.Open, states) {
+			a.Because = "the open segment is damaged, and too few whole replicas answer to know where it ends"
+		}
 		a.Lost = append(a.Lost, api.LostRange{From: end.Offset, To: end.Offset + mq.HoleJump, Forced: true, By: req.By, Node: req.Node})
 	}
 	for i := range sealed {
@@ -121,6 +125,9 @@ func (g *Gateway) planForce(ctx context.Context, p mq.PartitionID, req *api.Forc
 		}
 		a.Needed = true
 		a.Because = "no holder that answers has the rest of a sealed segment"
+		if damaged(s, states) {
+			a.Because = "a sealed segment is damaged, and no whole copy answers"
+		}
 		a.Lost = append(a.Lost, api.LostRange{From: end.Offset, To: s.DataEnd().Offset, Forced: true, By: req.By, Node: req.Node})
 	}
 	if !a.Needed {
@@ -133,7 +140,7 @@ func (g *Gateway) planForce(ctx context.Context, p mq.PartitionID, req *api.Forc
 func (plan *forcePlan) choose(req *api.ForceRecoverRequest, states holderStates) error {
 	open := plan.head.Open
 	if req.Node == "" {
-		if answering(open, open.Replicas, states) == 0 && !req.Empty && len(open.Replicas) > 0 {
+		if answering(open, open.Replicas, states) == 0 && !damaged(open, states) && !req.Empty && len(open.Replicas) > 0 {
 			return mqerr.New(mqerr.NotEnoughReplicas, "no replica of the open segment answers; "+
 				"with empty=true the partition goes on without any, and all of the segment is lost")
 		}
@@ -143,8 +150,8 @@ func (plan *forcePlan) choose(req *api.ForceRecoverRequest, states holderStates)
 		if r.Node != req.Node {
 			continue
 		}
-		if !states.of(open.ID, r.Store).known {
-			return mqerr.New(mqerr.NotEnoughReplicas, "node %s does not answer for the open segment, or its copy is damaged", r.Node)
+		if st := states.of(open.ID, r.Store); !st.known && !st.damaged {
+			return mqerr.New(mqerr.NotEnoughReplicas, "node %s does not answer for the open segment, or has nothing of it", r.Node)
 		}
 		plan.force.Store = r.Store
 		return nil
@@ -173,10 +180,10 @@ func (g *Gateway) force(ctx context.Context, p mq.PartitionID, plan *forcePlan) 
 	return nil
 }
 
-// holderState is what a node said of a segment.
+// holderState is what a node said of a segment; a damaged copy is not known, and intact up to tail.
 type holderState struct {
-	known bool
-	tail  mq.Position
+	known, damaged bool
+	tail           mq.Position
 }
 
 type holderStates map[mq.StoreID]map[mq.SegmentID]holderState
@@ -217,7 +224,7 @@ func (g *Gateway) probeHolders(ctx context.Context, segments []mq.Segment) holde
 		}
 		out[a.store] = map[mq.SegmentID]holderState{}
 		for _, s := range a.res.GetSegments() {
-			out[a.store][mq.SegmentID(s.GetSegment())] = holderState{s.GetKnown(), s.GetTail().MQ()}
+			out[a.store][mq.SegmentID(s.GetSegment())] = holderState{s.GetKnown(), s.GetDamaged(), s.GetTail().MQ()}
 		}
 	}
 	return out
@@ -232,11 +239,16 @@ func answering(s *mq.Segment, holders []mq.Replica, states holderStates) (n int)
 	return n
 }
 
-// highest is how far the holders that answer have a segment.
+// damaged says whether a replica of a segment answers that its copy is damaged.
+func damaged(s *mq.Segment, states holderStates) bool {
+	return slices.ContainsFunc(s.Holders(), func(r mq.Replica) bool { return states.of(s.ID, r.Store).damaged })
+}
+
+// highest is how far the holders that answer have a segment, damaged ones up to where they are intact.
 func highest(s *mq.Segment, holders []mq.Replica, states holderStates) mq.Position {
 	end := s.Base
 	for _, r := range holders {
-		if st := states.of(s.ID, r.Store); st.known && end.Before(st.tail) {
+		if st := states.of(s.ID, r.Store); (st.known || st.damaged) && end.Before(st.tail) {
 			end = st.tail
 		}
 	}
@@ -247,8 +259,8 @@ func describeReplicas(s *mq.Segment, states holderStates) []api.ForceReplica {
 	out := []api.ForceReplica{}
 	for _, r := range s.Replicas {
 		st := states.of(s.ID, r.Store)
-		x := api.ForceReplica{Node: r.Node, Answers: st.known}
-		if st.known {
+		x := api.ForceReplica{Node: r.Node, Answers: st.known, Damaged: st.damaged}
+		if st.known || st.damaged {
 			x.NextOffset = st.tail.Offset
 		}
 		out = append(out, x)

@@ -44,10 +44,13 @@ func (g *Gateway) summary(t meta.Topic, figures map[mq.PartitionID]told[*mqpb.Pa
 		f := figures[p]
 		if f.err != nil {
 			out.Partial = true
-			if takingOver(f.err) && out.State != api.StateDeleting {
+			if takingOver(f.err) && out.State != api.StateDeleting && out.State != api.StateReadOnly {
 				out.State = api.StateOpening
 			}
 			continue
+		}
+		if f.answer.GetReadOnly() != "" && out.State != api.StateDeleting {
+			out.State = api.StateReadOnly
 		}
 		out.Messages += kept(f.answer)
 		out.Bytes += f.answer.GetBytes()
@@ -147,6 +150,9 @@ func (g *Gateway) describePartition(p mq.PartitionID, f told[*mqpb.PartitionFigu
 	a := f.answer
 	out.FirstOffset, out.NextOffset, out.Bytes, out.Segments = a.GetFirst(), a.GetNext(), a.GetBytes(), a.GetSegments()
 	out.Messages = kept(a)
+	if why := a.GetReadOnly(); why != "" {
+		out.State, out.Error = api.StateReadOnly, api.ItemErrorOf(mqerr.New(mqerr.PartitionDamaged, "%s", why))
+	}
 	out.Scheduled, out.NextDue = a.GetScheduled(), timeOf(a.GetNextDue())
 	out.PublishRate, out.DeliverRate = a.GetPublishRate(), a.GetDeliverRate()
 	out.Idempotency = &api.IdempotencyFigures{Keys: a.GetIdempotencyKeys()}

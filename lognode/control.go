@@ -59,9 +59,19 @@ func (s *server) states(ctx context.Context, ids []uint64, ask func(*replica.Par
 			return
 		}
 		info, _ := s.node.store.Segment(id)
+		var intact mq.Position
+		damaged := false
+		if info.Damaged {
+			var err error
+			intact, err = s.node.store.Intact(id)
+			damaged = err == nil
+		}
 		ask(p, id, func(st replica.State) {
 			out[i] = &mqpb.SegmentState{Segment: ids[i], Known: st.Known, Tail: mqpb.FromPosition(st.Tail), Sealed: st.Sealed,
 				Leads: st.Leads, Committing: st.Committing, LastStamp: info.LastStamp}
+			if damaged && !st.Known {
+				out[i].Damaged, out[i].Tail = true, mqpb.FromPosition(intact)
+			}
 			done()
 		})
 	})
@@ -292,11 +302,12 @@ func (s *server) Settlements(ctx context.Context, req *mqpb.SettlementsRequest) 
 	})
 }
 
-// ReadSegment reads entries of a segment held here, for the leader of its partition.
+// ReadSegment reads entries of a segment held here, for the leader of its partition. Of a damaged one it gives what is
+// intact: each entry has its own CRC, and the caller knows where the segment ends.
 func (s *server) ReadSegment(_ context.Context, req *mqpb.ReadSegmentRequest) (*mqpb.ReadSegmentResponse, error) {
 	id := mq.SegmentID(req.Segment)
 	info, ok := s.node.store.Segment(id)
-	if !ok || info.Damaged {
+	if !ok {
 		return &mqpb.ReadSegmentResponse{}, nil
 	}
 	res := &mqpb.ReadSegmentResponse{Known: true, Tail: mqpb.FromPosition(info.Tail)}
@@ -314,7 +325,7 @@ func (s *server) ReadSegment(_ context.Context, req *mqpb.ReadSegmentRequest) (*
 		size += len(data)
 		return size < most
 	})
-	if err != nil {
+	if err != nil && len(res.Entries) == 0 {
 		return nil, status.Errorf(codes.Internal, "reading segment %d: %v", id, err)
 	}
 	return res, nil

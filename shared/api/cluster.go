@@ -93,7 +93,8 @@ type ForceRecoverAnswer struct {
 type ForceReplica struct {
 	Node       string `json:"node"`
 	Answers    bool   `json:"answers"`               // false: it is away, lost what it had, or is damaged
-	NextOffset uint64 `json:"next_offset,omitempty"` // the offset behind the last message that it has
+	Damaged    bool   `json:"damaged,omitempty"`     // what is on its disk is not all that it once had
+	NextOffset uint64 `json:"next_offset,omitempty"` // the offset behind the last message that it has, intact
 }
 
 // RebuildAnswer says what was, or would be, rebuilt of the metadata of a cluster whose coordinators lost their data.

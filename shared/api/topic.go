@@ -31,6 +31,7 @@ const (
 	StateReady    = "ready"    // all of it serves
 	StateOpening  = "opening"  // a partition has no leader yet, or has lost it
 	StateDegraded = "degraded" // it serves with fewer replicas than it should have
+	StateReadOnly = "read_only" // it is damaged, and only what is left can be read; the error of a partition says more
 	StateDeleting = "deleting"
 	StateStarting = "starting" // a group that not every partition knows yet
 	StatePaused   = "paused"   // a group that is not delivered to
@@ -92,7 +93,7 @@ type Partition struct {
 	Lost []LostRange `json:"lost,omitempty"`
 	// Idempotency is nil where the leader did not answer.
 	Idempotency *IdempotencyFigures `json:"idempotency,omitempty"`
-	// Error says why there are no figures: the leader did not answer.
+	// Error says why there are no figures, as the leader did not answer, or why the partition is read_only.
 	Error *ItemError `json:"error,omitempty"`
 }
 

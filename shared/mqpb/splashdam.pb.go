@@ -537,14 +537,17 @@ func (x *ProbeResponse) GetSegments() []*SegmentState {
 }
 
 type SegmentState struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Segment       uint64                 `protobuf:"varint,1,opt,name=segment,proto3" json:"segment,omitempty"`
-	Known         bool                   `protobuf:"varint,2,opt,name=known,proto3" json:"known,omitempty"` // false: unknown, which is never an empty tail (R3)
-	Tail          *Position              `protobuf:"bytes,3,opt,name=tail,proto3" json:"tail,omitempty"`
-	Sealed        bool                   `protobuf:"varint,4,opt,name=sealed,proto3" json:"sealed,omitempty"`                        // the durable seal flag
-	Leads         bool                   `protobuf:"varint,5,opt,name=leads,proto3" json:"leads,omitempty"`                          // this incarnation leads it and has not learned of a seal
-	Committing    bool                   `protobuf:"varint,6,opt,name=committing,proto3" json:"committing,omitempty"`                // leads, and reached commits within the last second or had nothing to commit
-	LastStamp     int64                  `protobuf:"varint,7,opt,name=last_stamp,json=lastStamp,proto3" json:"last_stamp,omitempty"` // stamp of the last entry held of this segment, 0 for none
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Segment    uint64                 `protobuf:"varint,1,opt,name=segment,proto3" json:"segment,omitempty"`
+	Known      bool                   `protobuf:"varint,2,opt,name=known,proto3" json:"known,omitempty"` // false: unknown, which is never an empty tail (R3)
+	Tail       *Position              `protobuf:"bytes,3,opt,name=tail,proto3" json:"tail,omitempty"`
+	Sealed     bool                   `protobuf:"varint,4,opt,name=sealed,proto3" json:"sealed,omitempty"`                        // the durable seal flag
+	Leads      bool                   `protobuf:"varint,5,opt,name=leads,proto3" json:"leads,omitempty"`                          // this incarnation leads it and has not learned of a seal
+	Committing bool                   `protobuf:"varint,6,opt,name=committing,proto3" json:"committing,omitempty"`                // leads, and reached commits within the last second or had nothing to commit
+	LastStamp  int64                  `protobuf:"varint,7,opt,name=last_stamp,json=lastStamp,proto3" json:"last_stamp,omitempty"` // stamp of the last entry held of this segment, 0 for none
+	// With known false: entries here are broken or missing, and tail is how far it is intact. That is no tail, and counts
+	// only where an operator goes on with what is left (R6), and for an end that was decided at or below it.
+	Damaged       bool `protobuf:"varint,8,opt,name=damaged,proto3" json:"damaged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -626,6 +629,13 @@ func (x *SegmentState) GetLastStamp() int64 {
 		return x.LastStamp
 	}
 	return 0
+}
+
+func (x *SegmentState) GetDamaged() bool {
+	if x != nil {
+		return x.Damaged
+	}
+	return false
 }
 
 // A fence in a seal is a leader's that can't find the end of a sealed segment: see ProbeRequest.
@@ -2801,7 +2811,8 @@ type PartitionFigures struct {
 	DeliverRate     float64                `protobuf:"fixed64,10,opt,name=deliver_rate,json=deliverRate,proto3" json:"deliver_rate,omitempty"` // messages/s, over about the last 10 s
 	Lost            uint64                 `protobuf:"varint,11,opt,name=lost,proto3" json:"lost,omitempty"`                                   // offsets from first to next in recorded holes (R6)
 	Scheduled       uint64                 `protobuf:"varint,20,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
-	NextDue         int64                  `protobuf:"varint,21,opt,name=next_due,json=nextDue,proto3" json:"next_due,omitempty"` // pending schedules, and when the first one is due (Unix ns)
+	NextDue         int64                  `protobuf:"varint,21,opt,name=next_due,json=nextDue,proto3" json:"next_due,omitempty"`   // pending schedules, and when the first one is due (Unix ns)
+	ReadOnly        string                 `protobuf:"bytes,22,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"` // not empty: only what is left of a damaged partition is served, and this says why
 	IdempotencyKeys uint64                 `protobuf:"varint,30,opt,name=idempotency_keys,json=idempotencyKeys,proto3" json:"idempotency_keys,omitempty"`
 	OldestKey       int64                  `protobuf:"varint,31,opt,name=oldest_key,json=oldestKey,proto3" json:"oldest_key,omitempty"` // in the window; the stamp of the oldest, 0 for none
 	unknownFields   protoimpl.UnknownFields
@@ -2927,6 +2938,13 @@ func (x *PartitionFigures) GetNextDue() int64 {
 		return x.NextDue
 	}
 	return 0
+}
+
+func (x *PartitionFigures) GetReadOnly() string {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return ""
 }
 
 func (x *PartitionFigures) GetIdempotencyKeys() uint64 {
@@ -4687,7 +4705,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\"v\n" +
 	"\rProbeResponse\x12-\n" +
 	"\x04node\x18\x01 \x01(\v2\x19.splashdam.v1.IncarnationR\x04node\x126\n" +
-	"\bsegments\x18\x02 \x03(\v2\x1a.splashdam.v1.SegmentStateR\bsegments\"\xd7\x01\n" +
+	"\bsegments\x18\x02 \x03(\v2\x1a.splashdam.v1.SegmentStateR\bsegments\"\xf1\x01\n" +
 	"\fSegmentState\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\x04R\asegment\x12\x14\n" +
 	"\x05known\x18\x02 \x01(\bR\x05known\x12*\n" +
@@ -4698,7 +4716,8 @@ const file_splashdam_proto_rawDesc = "" +
 	"committing\x18\x06 \x01(\bR\n" +
 	"committing\x12\x1d\n" +
 	"\n" +
-	"last_stamp\x18\a \x01(\x03R\tlastStamp\"l\n" +
+	"last_stamp\x18\a \x01(\x03R\tlastStamp\x12\x18\n" +
+	"\adamaged\x18\b \x01(\bR\adamaged\"l\n" +
 	"\vSealRequest\x12\x1a\n" +
 	"\bsegments\x18\x01 \x03(\x04R\bsegments\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12)\n" +
@@ -4879,7 +4898,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"partitions\x18\x01 \x03(\v2\x17.splashdam.v1.PartitionR\n" +
 	"partitions\"T\n" +
 	"\x18PartitionFiguresResponse\x128\n" +
-	"\afigures\x18\x01 \x03(\v2\x1e.splashdam.v1.PartitionFiguresR\afigures\"\xeb\x03\n" +
+	"\afigures\x18\x01 \x03(\v2\x1e.splashdam.v1.PartitionFiguresR\afigures\"\x88\x04\n" +
 	"\x10PartitionFigures\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x16\n" +
@@ -4894,7 +4913,8 @@ const file_splashdam_proto_rawDesc = "" +
 	" \x01(\x01R\vdeliverRate\x12\x12\n" +
 	"\x04lost\x18\v \x01(\x04R\x04lost\x12\x1c\n" +
 	"\tscheduled\x18\x14 \x01(\x04R\tscheduled\x12\x19\n" +
-	"\bnext_due\x18\x15 \x01(\x03R\anextDue\x12)\n" +
+	"\bnext_due\x18\x15 \x01(\x03R\anextDue\x12\x1b\n" +
+	"\tread_only\x18\x16 \x01(\tR\breadOnly\x12)\n" +
 	"\x10idempotency_keys\x18\x1e \x01(\x04R\x0fidempotencyKeys\x12\x1d\n" +
 	"\n" +
 	"oldest_key\x18\x1f \x01(\x03R\toldestKey\"f\n" +

@@ -145,7 +145,7 @@ func answers(node *mqpb.Incarnation, states []*mqpb.SegmentState) reply {
 	for _, s := range states {
 		out.states[mq.SegmentID(s.GetSegment())] = Answer{
 			Node: out.node, Known: s.GetKnown(), Sealed: s.GetSealed(), Leads: s.GetLeads(), Committing: s.GetCommitting(),
-			Tail: mq.Position{Offset: s.GetTail().GetOffset(), Seq: s.GetTail().GetSeq()},
+			Damaged: s.GetDamaged(), Tail: mq.Position{Offset: s.GetTail().GetOffset(), Seq: s.GetTail().GetSeq()},
 		}
 	}
 	return out

@@ -191,6 +191,7 @@ func moving(h *mq.Head, c *Cluster) bool {
 type Answer struct {
 	Node       mq.Incarnation
 	Known      bool // false is never an empty tail (R3)
+	Damaged    bool // not known, but intact up to Tail, which counts only for an operator who goes on with that
 	Tail       mq.Position
 	Sealed     bool
 	Leads      bool
@@ -248,30 +249,33 @@ func End(seg *mq.Segment, answers map[mq.StoreID]Answer) (end mq.Position, ok bo
 
 // mayForce says whether what answers is what the operator agreed to go on with.
 func mayForce(h *mq.Head, f *Force, answers map[mq.StoreID]Answer) error {
-	known := 0
+	left := 0
 	for _, r := range h.Open.Replicas {
-		if answers[r.Store].Known {
-			known++
+		if answers[r.Store].left() {
+			left++
 		}
 	}
 	switch {
 	case len(h.Holes) >= mq.MaxHoles:
 		return fmt.Errorf("partition %s has %d recorded holes, which is the most", h.Partition, len(h.Holes))
-	case f.Store != "" && !answers[f.Store].Known:
+	case f.Store != "" && !answers[f.Store].left():
 		return fmt.Errorf("node %s, with which an operator wants to go on, does not answer for %s", f.Node, h.Open)
-	case known == 0 && !f.Empty:
+	case left == 0 && !f.Empty:
 		return fmt.Errorf("no replica of %s answers, and the operator did not agree to go on with none", h.Open)
 	}
 	return nil
 }
 
+// left says whether there is something to go on with: a tail, or what is intact of a damaged copy.
+func (a Answer) left() bool { return a.Known || a.Damaged }
+
 // ForcedEnd is where a segment ends of which too few replicas answered a seal: the highest tail among those that
-// did, because an operator said so. An error says why not.
+// did, or up to where a damaged one is intact, because an operator said so. An error says why not.
 func ForcedEnd(h *mq.Head, f *Force, answers map[mq.StoreID]Answer) (mq.Position, error) {
 	sealed := map[mq.StoreID]Answer{}
 	for store, a := range answers {
-		if a.Known && a.Sealed {
-			sealed[store] = a
+		if a.Known && a.Sealed || a.Damaged { // a damaged copy takes nothing any more
+			sealed[store] = Answer{Node: a.Node, Known: true, Sealed: true, Tail: a.Tail}
 		}
 	}
 	if err := mayForce(h, f, sealed); err != nil {
@@ -281,15 +285,22 @@ func ForcedEnd(h *mq.Head, f *Force, answers map[mq.StoreID]Answer) (mq.Position
 	return end, nil
 }
 
-// atEnd are the stores whose tail is the end.
-func atEnd(seg *mq.Segment, end mq.Position, answers map[mq.StoreID]Answer) []mq.StoreID {
-	var out []mq.StoreID
+// atEnd are the stores whose tail is the end, or that are intact up to it if it was forced and there is no other.
+func atEnd(seg *mq.Segment, end mq.Position, answers map[mq.StoreID]Answer, forced bool) []mq.StoreID {
+	var whole, damaged []mq.StoreID
 	for _, r := range seg.Replicas {
-		if a, ok := answers[r.Store]; ok && a.Known && a.Sealed && a.Tail == end {
-			out = append(out, r.Store)
+		switch a := answers[r.Store]; {
+		case a.Tail != end:
+		case a.Known && a.Sealed:
+			whole = append(whole, r.Store)
+		case a.Damaged:
+			damaged = append(damaged, r.Store)
 		}
 	}
-	return out
+	if forced && len(whole) == 0 {
+		return damaged
+	}
+	return whole
 }
 
 // Taker is a node that answered just now under the incarnation that /nodes has.
@@ -315,7 +326,7 @@ func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []T
 		if next.Base = end; short { // what was given beyond the end is not known (R6)
 			next.Base = mq.Position{Offset: end.Offset + mq.HoleJump}
 		}
-		r.AtEnd = atEnd(h.Open, end, answers)
+		r.AtEnd = atEnd(h.Open, end, answers, short)
 		if len(r.AtEnd) == 0 && !(short && end == h.Open.Base) { // with nothing left anybody may lead
 			return next, nil, false
 		}

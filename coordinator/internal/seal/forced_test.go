@@ -93,6 +93,34 @@ func TestForceIsRefused(t *testing.T) {
 	}
 }
 
+// The only copy is damaged: unknown to everybody but an operator, who keeps what is intact of it and leaves it its leader.
+func TestForceKeepsWhatIsIntact(t *testing.T) {
+	h, c := open(), calm()
+	damaged := map[mq.StoreID]Answer{"s2": {Node: mq.Incarnation{Store: "s2", Boot: 1}, Damaged: true, Tail: pos(11)}}
+	if err := Judge(&h, Look(&h, &c, History{}), damaged, &c); err == nil {
+		t.Fatal("a damaged copy counted as an answer")
+	}
+	if end, ok := End(h.Open, damaged); ok || end != h.Open.Base {
+		t.Fatalf("a damaged copy gave the end %s", end)
+	}
+	by := &Force{Store: "s2", Node: "n2", By: "ann", At: time.Unix(9, 0)}
+	if err := Judge(&h, Need{Reason: Forced, Force: by}, damaged, &c); err != nil {
+		t.Fatal(err)
+	}
+	end, err := ForcedEnd(&h, by, damaged)
+	if err != nil || end != pos(11) {
+		t.Fatalf("ends at %s, %v; it is intact up to 11", end, err)
+	}
+	next, _, ok := Plan(&h, end, damaged, takers(2, 4), "", by)
+	if !ok || next.Leader.Store != "s2" || next.Base != pos(11+mq.HoleJump) {
+		t.Fatalf("%+v", next)
+	}
+	damaged["s3"] = Answer{Known: true, Sealed: true, Tail: pos(11)}
+	if next, _, ok = Plan(&h, end, damaged, takers(2, 3), "", by); !ok || next.Leader.Store != "s3" {
+		t.Errorf("a damaged copy leads where a whole one could: %+v", next)
+	}
+}
+
 // With no replica left everything in the segment is lost, if its operator says so.
 func TestForceWithNothingLeft(t *testing.T) {
 	h, c := open(), calm()

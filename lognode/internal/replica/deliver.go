@@ -255,6 +255,10 @@ func (p *Partition) Ready(groups []mq.GroupID, answer func([]frame.ReadyCount)) 
 		l, err := p.leader()
 		for i, g := range groups {
 			switch {
+			case p.readOnly() && g == frame.TailGroup: // who follows the end waits there
+				out[i].Code, out[i].Count = mqerr.OK, p.remains.l.seg.Commit().Offset
+			case p.readOnly():
+				out[i].Code = mqerr.PartitionDamaged
 			case err != nil:
 				out[i].Code = mqerr.Of(err).Code
 			case l.serving && !l.seg.Sealed() && g == frame.TailGroup:

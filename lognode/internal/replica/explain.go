@@ -22,7 +22,7 @@ func (p *Partition) Explain(req *mqpb.ExplainRequest, done func(*mqpb.ExplainRes
 		return
 	}
 	fail := func(err error) { done(nil, err) }
-	p.serve(fail, func(l *leadership) {
+	p.serveRead(fail, func(l *leadership) {
 		switch state, w := l.book.Look(req.Number); {
 		case state == schedule.StatePending:
 			e := delivery.ExplainDue(time.Now().UnixNano(), w.Due)
@@ -43,7 +43,7 @@ func (p *Partition) Explain(req *mqpb.ExplainRequest, done func(*mqpb.ExplainRes
 
 func (p *Partition) explain(group mq.GroupID, offset uint64, done func(*mqpb.ExplainResponse, error)) {
 	fail := func(err error) { done(nil, err) }
-	p.serve(fail, func(l *leadership) {
+	p.serveRead(fail, func(l *leadership) {
 		j := l.journal()
 		from, to, lost := j.lost(offset)
 		_, carried := l.machine.CarriedAt(offset)

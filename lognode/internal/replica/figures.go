@@ -18,7 +18,7 @@ func (p *Partition) GroupFigures(id mq.GroupID, done func(*mqpb.GroupFigures)) {
 		out.Code, out.Detail = uint32(e.Code), e.Detail
 		done(out)
 	}
-	p.serve(fail, func(l *leadership) {
+	p.serveRead(fail, func(l *leadership) {
 		f, ok := l.machine.Figures(id)
 		if !ok {
 			fail(deliveryError(delivery.ErrGroupNotFound))
@@ -69,7 +69,7 @@ func (p *Partition) Held(r *mqpb.HeldMessagesRequest, done func(*mqpb.HeldMessag
 		fail(mqerr.New(mqerr.InvalidParameter, "state must be ready, leased, waiting, parked or dead; not %q", state))
 		return
 	}
-	p.serve(fail, func(l *leadership) {
+	p.serveRead(fail, func(l *leadership) {
 		if _, ok := l.machine.Figures(id); !ok {
 			fail(deliveryError(delivery.ErrGroupNotFound))
 			return
@@ -115,7 +115,7 @@ func (p *Partition) Figures(done func(*mqpb.PartitionFigures)) {
 		out.Code, out.Detail = uint32(e.Code), e.Detail
 		done(out)
 	}
-	p.serve(fail, func(l *leadership) {
+	p.serveRead(fail, func(l *leadership) {
 		j := l.journal()
 		out.First, out.Next, out.Segments = j.first(), j.open.End.Offset, uint64(j.len())
 		out.Lost = j.lostCount()
@@ -131,6 +131,9 @@ func (p *Partition) Figures(done func(*mqpb.PartitionFigures)) {
 		l.keys.Expire(time.Now().UnixNano())
 		out.IdempotencyKeys, out.OldestKey = uint64(l.keys.Len()), l.keys.Oldest()
 		out.PublishRate, out.DeliverRate = l.published.perSecond(), l.delivered.perSecond()
+		if p.readOnly() {
+			out.ReadOnly = p.remains.why.Detail
+		}
 		s := l.seg.Segment()
 		for i, f := range l.followers {
 			if f == nil {

@@ -309,6 +309,7 @@ func (p *Partition) storeEnd(h *held, end mq.Position) {
 				return
 			}
 			h.ended = true
+			p.mended(h)
 			p.endIndex(h)
 			ending := h.ending
 			h.ending = nil
@@ -317,6 +318,16 @@ func (p *Partition) storeEnd(h *held, end mq.Position) {
 			}
 		})
 	})
+}
+
+// mended takes up a damaged copy of which the end is decided where it is intact: it is a whole one now.
+func (p *Partition) mended(h *held) {
+	info, ok := p.env.Store.Segment(h.copy.Segment().ID)
+	if !h.damaged || !ok || info.Damaged {
+		return
+	}
+	h.damaged, h.index = false, nil
+	h.copy = segment.NewReplica(info.Segment, info.Tail, info.Last, info.SealFlag, info.End)
 }
 
 // retryEnd is when an end that could not be recorded is tried again.

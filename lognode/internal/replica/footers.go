@@ -44,8 +44,8 @@ func (p *Partition) useFooter(ctx context.Context, s *mq.Segment, f func(*footer
 		return f(ft)
 	}
 	keep := func(part []byte) {
-		if len(memory) > 0 || !Resident(p.env.Store, s) {
-			return // the copy's own index writes the file, or there is none
+		if info, ok := p.env.Store.Segment(s.ID); len(memory) > 0 || !ok || info.Damaged || info.Tail.Before(end) {
+			return // the copy's own index writes the file, or there is no whole copy
 		}
 		if err := p.env.Store.WriteFooter(s.ID, at, part); err == nil {
 			at += int64(len(part))

@@ -59,6 +59,13 @@ func (p *Partition) DeleteGroup(id mq.GroupID, done func(error)) {
 	})
 }
 
+// serveRead posts a request that reads only, and is answered also when nothing but that is left of the partition.
+func (p *Partition) serveRead(fail func(error), run func(l *leadership)) {
+	if !p.post(func() { p.whenReadable(fail, run) }) {
+		fail(mqerr.New(mqerr.NoLeader, "the node is stopping"))
+	}
+}
+
 // serve posts a request that only the leader can answer.
 func (p *Partition) serve(fail func(error), run func(l *leadership)) {
 	if !p.post(func() { p.whenServing(fail, run) }) {

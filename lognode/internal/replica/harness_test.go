@@ -126,6 +126,13 @@ func newOne(t *testing.T) *one {
 
 func (o *one) start() {
 	o.t.Helper()
+	o.boot()
+	o.open()
+}
+
+// boot opens the store and the partition; nobody has said anything of segments yet.
+func (o *one) boot() {
+	o.t.Helper()
 	cfg := store.DefaultConfig(o.dir)
 	cfg.BallastBytes, cfg.VolumeBytes = 0, 8<<20
 	cfg.DiskUsage = func(string) (uint64, uint64, error) { return 10, 100, nil }
@@ -138,12 +145,12 @@ func (o *one) start() {
 		Wake:     func(_ mq.PartitionID, g mq.GroupID) { o.woken <- g },
 		WantSeal: func(id mq.SegmentID, _ string) { o.wants <- id },
 		Opening:  func(mq.SegmentID, bool) {},
+		SealHere: o.sealed,
 		Metrics:  NewMetrics(prometheus.NewRegistry()), SegmentBytes: 512 << 20, Readers: make(chan struct{}, 8)}
 	o.p = New(o.env, testPartition)
 	for _, info := range s.Segments() {
 		o.p.Adopt(info)
 	}
-	o.open()
 }
 
 // open does what the controller does at a start and at a roll: seal what is open, create and name the next.

@@ -216,7 +216,8 @@ func (p *Partition) walk(ctx context.Context, s *mq.Segment, from mq.Position, f
 				err = f(&e)
 			}
 			stop = err
-			return err == nil && ctx.Err() == nil
+			// Not a step beyond the end: there a copy may be damaged.
+			return err == nil && ctx.Err() == nil && e.Next().Before(s.DataEnd())
 		})
 		return walked(errors.Join(err, stop, ctx.Err()))
 	}
@@ -340,8 +341,16 @@ func (p *Partition) remoteBack(ctx context.Context, s *mq.Segment, f func(*mq.En
 	return nil
 }
 
-// Resident says whether a store holds a segment whole up to its end (of the open one: to the commit position).
+// Resident says whether a store holds a segment whole up to its end (of the open one: to the commit position). Of a
+// damaged copy it may have to read all entries once.
 func Resident(st *store.Store, s *mq.Segment) bool {
 	info, ok := st.Segment(s.ID)
-	return ok && !info.Damaged && !info.Tail.Before(s.DataEnd())
+	if !ok || info.Tail.Before(s.DataEnd()) {
+		return false
+	}
+	if !info.Damaged {
+		return true
+	}
+	intact, err := st.Intact(s.ID)
+	return err == nil && !intact.Before(s.DataEnd())
 }

@@ -96,6 +96,10 @@ func (p *Partition) leader() (*leadership, error) {
 // whenServing runs a request once the leader serves, at once if it does. Before that requests are parked,
 // up to a bound; without leadership fail is called with the reason.
 func (p *Partition) whenServing(fail func(error), run func(l *leadership)) {
+	if p.readOnly() {
+		fail(p.remains.why)
+		return
+	}
 	if l := p.lead; l != nil && !l.serving {
 		if len(p.parked) >= maxParked {
 			fail(mqerr.New(mqerr.Overloaded, "the leader is still loading"))

@@ -10,6 +10,8 @@ type Metrics struct {
 	Archived, Unarchived, ArchiveErrors prometheus.Counter
 	// Behind is of how many partitions etcd says less than this node has seen (rule R7).
 	Behind prometheus.Gauge
+	// Damaged is of how many partitions only what is left can be read here.
+	Damaged prometheus.Gauge
 	// Ahead is by how many seconds the node's clock is ahead of the median of the nodes' clocks.
 	Ahead prometheus.Gauge
 	// Kept is how many partitions keep what retention by time would remove, because it would be too much at once.
@@ -36,6 +38,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	return &Metrics{
 		Behind:        gauge("metadata_behind", "Partitions of which etcd says less than this node has seen: they are left alone."),
+		Damaged:       gauge("damaged", "Partitions that are read-only here, because no intact copy is left of what they need to go on."),
 		Ahead:         gauge("clock_ahead_seconds", "How far this node's clock is ahead of the median of the nodes' clocks."),
 		Kept:          gauge("retention_stopped", "Partitions where retention by time would remove too much at once, and has stopped."),
 		Late:          late,

@@ -23,6 +23,9 @@ func (p *Partition) SetHead(h mq.Head) {
 			return
 		}
 		p.head = h
+		if r := p.remains; r != nil && (h.Open == nil || h.Open.ID != r.of) {
+			p.endRemains()
+		}
 		if h.Last != nil {
 			if c := p.copies[h.Last.ID]; c != nil {
 				p.decideEnd(c, h.Last.End, nil)
@@ -78,6 +81,7 @@ func (p *Partition) fresh(s *mq.Segment) bool {
 // lookForLead begins to lead if etcd names this incarnation and the copy is here.
 func (p *Partition) lookForLead() {
 	s := p.head.Open
+	p.watchDamage(s)
 	if p.lead != nil || p.fault != "" || !p.mine(s) {
 		return
 	}
@@ -127,6 +131,9 @@ func (p *Partition) open(l *leadership) {
 						p.giveUp(err)
 					}
 				})
+				if time.Since(l.began) > p.env.LossPatience {
+					p.keepReadable(l.ctx)
+				}
 				return struct{}{}, err
 			}
 			p.post(func() { p.opened(l, o) })
@@ -214,6 +221,7 @@ func (p *Partition) opened(l *leadership, o loaded) {
 		}
 		l.seg = seg
 	}
+	p.endRemains()
 	l.machine, l.chain, l.serving = o.machine, o.chain, true
 	l.machine.Commit(s.Base.Offset)
 	now := time.Now().UnixNano()

@@ -125,11 +125,13 @@ type Partition struct {
 	work   sync.WaitGroup // goroutines beside the owner
 
 	// Owned by the partition's goroutine:
-	head   mq.Head
-	copies map[mq.SegmentID]*held
-	lead   *leadership     // nil unless this node leads the open segment
-	parked []parked        // requests that wait for the leader to open
-	pushes map[uint64]Push // ways to the gateways whose accounts lease here, by stream
+	head    mq.Head
+	copies  map[mq.SegmentID]*held
+	lead    *leadership     // nil unless this node leads the open segment
+	remains *remains        // nil unless only what is left of the partition can be read here
+	watched mq.SegmentID    // the damaged open segment that is being watched
+	parked  []parked        // requests that wait for the leader to open
+	pushes  map[uint64]Push // ways to the gateways whose accounts lease here, by stream
 	// retaining: the chain is being shortened in etcd.
 	retaining bool
 	// followed is when a gateway last asked for readers at the end, toldEnd the end that they were woken for.
@@ -157,6 +159,7 @@ func (p *Partition) ID() mq.PartitionID { return p.id }
 func (p *Partition) Close() {
 	p.post(func() {
 		p.resign(mqerr.New(mqerr.NoLeader, "the node is stopping"), nil)
+		p.endRemains()
 		p.unpark()
 	})
 	p.mu.Lock()
@@ -233,6 +236,7 @@ func (p *Partition) stop(err error) {
 	p.env.Metrics.Faults.Inc()
 	p.log.Error("an invariant is broken: this partition is stopped on this node", "err", err)
 	p.resign(mqerr.New(mqerr.NoLeader, "the partition is stopped: %s", p.fault), nil)
+	p.endRemains()
 	p.unpark()
 }
 

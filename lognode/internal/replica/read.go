@@ -173,7 +173,7 @@ func (p *Partition) remoteEntry(ctx context.Context, s *mq.Segment, offset uint6
 
 // Read answers committed messages without a group.
 func (p *Partition) Read(r frame.Read, reply Reply) {
-	p.serve(reply.fail, func(l *leadership) {
+	p.serveRead(reply.fail, func(l *leadership) {
 		j := l.journal()
 		if needsArchive(&r, j.first()) {
 			p.readArchived(l, r, reply)
@@ -286,7 +286,7 @@ func (p *Partition) offsetAt(ctx context.Context, j *journal, t int64) (uint64, 
 }
 
 func (p *Partition) stampSearch(ctx context.Context, s *mq.Segment, t int64) (mq.Position, bool, error) {
-	if _, ok := p.env.Store.Segment(s.ID); ok {
+	if info, ok := p.env.Store.Segment(s.ID); ok && !info.Damaged {
 		return p.env.Store.FirstStampAtLeast(s.ID, t)
 	}
 	var at mq.Position

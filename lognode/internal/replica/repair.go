@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -11,10 +12,14 @@ import (
 // Repair makes this store's copy of a sealed segment whole: it takes from the other replicas what lies between
 // the copy's tail and the end. A copy that is missing or damaged is made anew; that is safe because the end is decided: a
 // copy never counts as an acknowledgement (R1), and nobody asks for this segment's tail any more to find an end.
+// A damaged copy is kept until another replica has the segment whole: what is intact of it may be all that is left.
 // taken is called with the bytes of each piece before the next one is asked for, to keep to a rate.
 func (p *Partition) Repair(ctx context.Context, s *mq.Segment, taken func(ctx context.Context, bytes int) error) error {
 	info, ok := p.env.Store.Segment(s.ID)
 	if ok && info.Damaged {
+		if !p.wholeElsewhere(ctx, s) {
+			return fmt.Errorf("no other replica that answers has segment %d whole", s.ID)
+		}
 		p.log.Warn("a damaged copy is fetched anew", "segment", s.ID, "intact", info.Tail)
 		p.Drop(s.ID)
 		if err := p.env.Store.RemoveSegments([]mq.SegmentID{s.ID}); err != nil {
@@ -55,6 +60,18 @@ func (p *Partition) Repair(ctx context.Context, s *mq.Segment, taken func(ctx co
 			return err
 		}
 	}
+}
+
+// wholeElsewhere says whether another holder of a sealed segment has all of it.
+func (p *Partition) wholeElsewhere(ctx context.Context, s *mq.Segment) bool {
+	x := suffix{p: p, self: p.env.Store.Identity().Store}
+	answers := x.ask(ctx, s.Holders(), func(ctx context.Context, r mq.Replica) segment.Found {
+		if r.Store == x.self {
+			return segment.Found{}
+		}
+		return x.tailOf(ctx, s, r)
+	})
+	return slices.ContainsFunc(answers, func(f segment.Found) bool { return f.Whole(s.DataEnd()) })
 }
 
 // recreate makes an empty copy that takes only copies.

@@ -15,7 +15,7 @@ import (
 // everything that is kept.
 func (p *Partition) TraceScheduled(number uint64, done func(*mqpb.TraceResponse, error)) {
 	fail := func(err error) { done(nil, err) }
-	p.serve(fail, func(l *leadership) {
+	p.serveRead(fail, func(l *leadership) {
 		state, w := l.book.Look(number)
 		if state == schedule.StateUnknown {
 			fail(scheduleError(schedule.Unknown, number))

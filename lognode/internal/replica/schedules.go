@@ -98,7 +98,7 @@ func scheduleError(c schedule.Code, number uint64) error {
 
 // ListScheduled lists the pending schedules behind one, by due time and number.
 func (p *Partition) ListScheduled(after mq.Schedule, limit int, done func(*mqpb.ListScheduledResponse, error)) {
-	p.serve(func(err error) { done(nil, err) }, func(l *leadership) {
+	p.serveRead(func(err error) { done(nil, err) }, func(l *leadership) {
 		res := &mqpb.ListScheduledResponse{}
 		for _, w := range l.book.List(after, limit) {
 			res.Pending = append(res.Pending, &mqpb.PendingSchedule{Number: w.Number, Due: w.Due})
@@ -110,7 +110,7 @@ func (p *Partition) ListScheduled(after mq.Schedule, limit int, done func(*mqpb.
 // FindScheduled says where a schedule is in its life: pending, with its message, or released.
 func (p *Partition) FindScheduled(number uint64, done func(*mqpb.FindScheduledResponse, error)) {
 	fail := func(err error) { done(nil, err) }
-	p.serve(fail, func(l *leadership) {
+	p.serveRead(fail, func(l *leadership) {
 		j := l.journal()
 		switch state, w := l.book.Look(number); state {
 		case schedule.StatePending:

@@ -20,7 +20,7 @@ const (
 // for it anywhere.
 func (p *Partition) Settlements(id mq.GroupID, limit int, done func(*mqpb.SettlementsResponse, error)) {
 	fail := func(err error) { done(nil, err) }
-	p.serve(fail, func(l *leadership) {
+	p.serveRead(fail, func(l *leadership) {
 		if _, ok := l.machine.Figures(id); !ok {
 			fail(deliveryError(delivery.ErrGroupNotFound))
 			return

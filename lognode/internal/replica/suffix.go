@@ -86,8 +86,7 @@ func (x *suffix) ask(ctx context.Context, all []mq.Replica, one func(context.Con
 
 func (x *suffix) tailOf(ctx context.Context, s *mq.Segment, r mq.Replica) segment.Found {
 	if r.Store == x.self {
-		info, ok := x.p.env.Store.Segment(s.ID)
-		return segment.Found{Tail: info.Tail, Known: ok && !info.Damaged && x.p.env.Follows(x.fence)}
+		return x.p.ownCopy(s.ID, x.fence)
 	}
 	c, err := x.p.env.Peers.Client(r.Store)
 	if err != nil {
@@ -101,10 +100,23 @@ func (x *suffix) tailOf(ctx context.Context, s *mq.Segment, r mq.Replica) segmen
 }
 
 func answered(r mq.Replica, node *mqpb.Incarnation, states []*mqpb.SegmentState) segment.Found {
-	if len(states) != 1 || !states[0].Known || node.GetStore() != string(r.Store) {
+	if len(states) != 1 || node.GetStore() != string(r.Store) || !states[0].Known && !states[0].Damaged {
 		return segment.Found{}
 	}
-	return segment.Found{Tail: states[0].Tail.MQ(), Known: true}
+	return segment.Found{Tail: states[0].Tail.MQ(), Known: states[0].Known, Damaged: !states[0].Known}
+}
+
+// ownCopy is what this store says of its copy to somebody who acts for a later segment.
+func (p *Partition) ownCopy(id mq.SegmentID, fence *mqpb.Named) segment.Found {
+	info, ok := p.env.Store.Segment(id)
+	if !ok || !p.env.Follows(fence) {
+		return segment.Found{}
+	}
+	if !info.Damaged {
+		return segment.Found{Tail: info.Tail, Known: true}
+	}
+	intact, err := p.env.Store.Intact(id)
+	return segment.Found{Tail: intact, Damaged: err == nil}
 }
 
 // sealedTail is tailOf for the judgement whether something is lost: before it answers, the replica makes durable that it

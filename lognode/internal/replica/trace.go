@@ -17,7 +17,7 @@ import (
 // those blocks of entries whose records name it. Where a segment's footer is not here its entries are read instead.
 func (p *Partition) Trace(offset uint64, done func(*mqpb.TraceResponse, error)) {
 	fail := func(err error) { done(nil, err) }
-	p.serve(fail, func(l *leadership) {
+	p.serveRead(fail, func(l *leadership) {
 		j := l.journal()
 		s := j.find(offset)
 		if from, to, lost := j.lost(offset); lost {

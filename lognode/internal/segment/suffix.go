@@ -11,10 +11,13 @@ import (
 type Found struct {
 	Tail  mq.Position
 	Known bool
+	// Damaged: it is not known, as something that it had is broken or missing, but intact up to Tail. That says nothing of
+	// what it had.
+	Damaged bool
 }
 
 // Whole says whether the copy has everything up to an end.
-func (f Found) Whole(end mq.Position) bool { return f.Known && !f.Tail.Before(end) }
+func (f Found) Whole(end mq.Position) bool { return (f.Known || f.Damaged) && !f.Tail.Before(end) }
 
 // Spread is what a new leader has to do about the last sealed segment before it may serve (replication.md step 6): how many
 // more copies must become whole, and which of the holders, by their place in found, can be given what they lack. found
@@ -45,7 +48,7 @@ type Force struct {
 
 // Lost judges how much of a sealed segment is left, if the rest may be recorded as lost (rule R6). found are what all
 // holders in the order of s.Holders() answered after each had sealed its copy and refused, for good, all leaders before
-// the one that asks. below is false if nothing is lost. forced says that it is so only because of the operator's word
+// the one that asks. A damaged one counts only for an operator, who goes on with what is intact. below is false if nothing is lost. forced says that it is so only because of the operator's word
 // (nil if there is none). An error says why nothing may be recorded.
 //
 // A range below the end that all but fewer than q holders lack was never acknowledged and never served: either takes q
@@ -54,14 +57,20 @@ type Force struct {
 func Lost(s *mq.Segment, found []Found, force *Force) (held mq.Position, below, forced bool, err error) {
 	all := s.Holders()
 	held = s.Base
-	missing, named := 0, force != nil && force.Store == ""
+	intact := held // of damaged copies too
+	missing, left, named := 0, 0, force != nil && force.Store == ""
 	for i, f := range found {
-		if !f.Known {
-			missing++
-			continue
+		if f.Known || f.Damaged {
+			left++
+			named = named || force != nil && all[i].Store == force.Store
+			if intact.Before(f.Tail) {
+				intact = f.Tail
+			}
 		}
-		named = named || force != nil && all[i].Store == force.Store
-		if held.Before(f.Tail) {
+		switch {
+		case !f.Known && !f.Whole(s.DataEnd()):
+			missing++
+		case held.Before(f.Tail):
 			held = f.Tail
 		}
 	}
@@ -70,10 +79,10 @@ func Lost(s *mq.Segment, found []Found, force *Force) (held mq.Position, below, 
 		return s.DataEnd(), false, false, nil
 	case missing < s.Quorum:
 		return held, true, false, nil
-	case named && (missing < len(all) || force.Empty):
-		return held, true, true, nil
+	case named && (left > 0 || force.Empty):
+		return intact, true, true, nil
 	}
-	return held, false, false, fmt.Errorf("%d of the %d holders of segment %d do not answer", missing, len(all), s.ID)
+	return held, false, false, fmt.Errorf("%d of the %d holders of segment %d do not answer, or are damaged", missing, len(all), s.ID)
 }
 
 // EndIn is where a segment ended, according to a head that has another open one; nil if the head is so new that it does

@@ -13,7 +13,10 @@ func sealedOf(adding ...mq.Replica) *mq.Segment {
 		Replicas: []mq.Replica{{Store: "a"}, {Store: "b"}, {Store: "c"}}, Adding: adding}
 }
 
-func has(offset uint64) Found { return Found{mq.Position{Offset: offset}, true} }
+func has(offset uint64) Found { return Found{Tail: mq.Position{Offset: offset}, Known: true} }
+
+// broken is a damaged copy that is intact up to an offset.
+func broken(offset uint64) Found { return Found{Tail: mq.Position{Offset: offset}, Damaged: true} }
 
 func TestSpread(t *testing.T) {
 	away := Found{}
@@ -37,6 +40,7 @@ func TestSpread(t *testing.T) {
 		{"only those that lack it answer", sealedOf(), []Found{away, has(10), has(19)}, 2, []int{1, 2}},
 		{"one that becomes a replica counts when it is whole", sealedOf(d), []Found{has(20), away, away, has(20)}, 0, nil},
 		{"what is recorded as lost is not needed", held, []Found{has(15), has(17), away}, 0, nil},
+		{"a damaged copy that is intact up to the end counts", sealedOf(), []Found{has(20), broken(20), broken(19)}, 0, nil},
 		{"there is nothing in it", empty, []Found{away, away, away}, 0, nil},
 	} {
 		lacking, behind := Spread(x.segment, x.found)
@@ -68,6 +72,10 @@ func TestLost(t *testing.T) {
 		{"all away, and he did not mean that", nil, []Found{away, away, away}, any, 0, false},
 		{"all away, and he meant that", nil, []Found{away, away, away}, empty, 10, true},
 		{"what needs no force is not forced", nil, []Found{has(17), has(15), away}, any, 17, false},
+		{"a damaged copy may have had it", nil, []Found{has(17), broken(15), away}, nil, 0, false},
+		{"two are damaged, and an operator says so", nil, []Found{has(14), broken(15), broken(12)}, any, 15, true},
+		{"all are damaged or away", nil, []Found{away, broken(15), broken(12)}, any, 15, true},
+		{"he goes on with a damaged one", nil, []Found{away, away, broken(12)}, c, 12, true},
 		{"one that copies counts among the holders", []mq.Replica{d}, []Found{has(17), away, away, has(11)}, nil, 0, false},
 		{"its copy may be all that is left", []mq.Replica{d}, []Found{has(17), has(11), away, has(20)}, nil, 0, false},
 	} {

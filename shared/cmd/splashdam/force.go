@@ -54,8 +54,11 @@ func renderForce(a *api.ForceRecoverAnswer, done bool, width int, paint painter)
 		t := table{headers: []string{"REPLICA", "ANSWERS", ">NEXT OFFSET"}}
 		for _, r := range a.Replicas {
 			answers, next := "no", "-"
-			if r.Answers {
+			switch {
+			case r.Answers:
 				answers, next = "yes", fmt.Sprint(r.NextOffset)
+			case r.Damaged:
+				answers, next = "damaged", fmt.Sprint(r.NextOffset)
 			}
 			t.rows = append(t.rows, []string{r.Node, answers, next})
 		}

@@ -1,0 +1,233 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/meta"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
+)
+
+// spoil flips a byte wherever a text lies in the files of a stopped node.
+func spoil(t *testing.T, dir, text string) {
+	t.Helper()
+	hits := 0
+	err := filepath.WalkDir(filepath.Join(dir, "volumes"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for at := 0; ; {
+			n := bytes.Index(b[at:], []byte(text))
+			if n < 0 {
+				break
+			}
+			b[at+n] ^= 0xff
+			at += n
+			hits++
+		}
+		return os.WriteFile(path, b, 0o644)
+	})
+	if err != nil || hits == 0 {
+		t.Fatalf("%q was spoilt %d times: %v", text, hits, err)
+	}
+}
+
+// thirty publishes 30 messages, an entry each, of which group 1 acks the first five. They are long, so that Badger keeps
+// them apart from their keys.
+func (o *one) thirty() {
+	o.t.Helper()
+	o.group(1, nil)
+	for i := range 30 {
+		o.publish(long(i))
+	}
+	for _, code := range o.settle(delivery.Ack, o.receive(1, 5)...) {
+		if code != mqerr.OK {
+			o.t.Fatal(code)
+		}
+	}
+}
+
+func long(i int) string { return fmt.Sprintf("message-%02d-%s", i, strings.Repeat("x", 3000)) }
+
+func (o *one) readFrom(from uint64) (values []string, done frame.ReadDone, err error) {
+	o.t.Helper()
+	a := ask(o.t, func(r Reply) {
+		o.p.Read(frame.Read{Partition: testPartition, From: frame.Place{Where: frame.AtOffset, Value: from},
+			To: frame.Place{Where: frame.Latest}, Limit: 100, MaxBytes: 4 << 20}, r)
+	})
+	if err := a.err(); err != nil {
+		return nil, done, err
+	}
+	if err := done.Parse(a.body); err != nil {
+		o.t.Fatal(err)
+	}
+	for _, c := range done.Chunks {
+		b, err := mq.ParseBatch(c.Batch)
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		_ = b.Each(b.Packed(), func(_ int, m *mq.Message) bool {
+			values = append(values, string(m.Value)[:10])
+			return true
+		})
+	}
+	return values, done, nil
+}
+
+func longs(from, to int) (out []string) {
+	for i := from; i < to; i++ {
+		out = append(out, long(i)[:10])
+	}
+	return out
+}
+
+func (o *one) tryPublish(value string) error {
+	body, n := batchOf(value)
+	return ask(o.t, func(r Reply) { o.p.Append(body, n, r) }).err()
+}
+
+// onlyReads checks that what lies before the damage at offset 20 is served, to readers and to nobody else.
+func (o *one) onlyReads() {
+	t := o.t
+	t.Helper()
+	err := o.tryPublish("more")
+	if !mqerr.Is(err, mqerr.PartitionDamaged) || !strings.Contains(err.Error(), "force-recover") || !strings.Contains(err.Error(), "offset 20") {
+		t.Fatalf("a publish to a damaged partition: %v", err)
+	}
+	values, done, err := o.readFrom(0)
+	if err != nil || done.End != 20 || !slices.Equal(values, longs(0, 20)) {
+		t.Errorf("read %q up to %d: %v", values, done.End, err)
+	}
+	if _, _, err := o.readFrom(25); !mqerr.Is(err, mqerr.OffsetOutOfRange) {
+		t.Errorf("a read behind the damage: %v", err)
+	}
+	handovers++
+	err = ask(t, func(r Reply) {
+		o.p.Receive(1, frame.Receive{Partition: testPartition, Group: 1, Max: 1, MaxBytes: 1 << 20, Handover: handovers}, r)
+	}).err()
+	if !mqerr.Is(err, mqerr.PartitionDamaged) {
+		t.Errorf("a receive: %v", err)
+	}
+	figures := make(chan *mqpb.PartitionFigures, 1)
+	o.p.Figures(func(f *mqpb.PartitionFigures) { figures <- f })
+	if f := <-figures; f.ReadOnly == "" || f.Next != 20 || f.Code != 0 {
+		t.Errorf("figures: %v", f)
+	}
+	group := make(chan *mqpb.GroupFigures, 1)
+	o.p.GroupFigures(1, func(f *mqpb.GroupFigures) { group <- f })
+	if f := <-group; f.Code != 0 || f.Next != 20 {
+		t.Errorf("figures of the group: %v", f)
+	}
+	type traced struct {
+		res *mqpb.TraceResponse
+		err error
+	}
+	trace := make(chan traced, 1)
+	o.p.Trace(3, func(r *mqpb.TraceResponse, err error) { trace <- traced{r, err} })
+	if got := <-trace; got.err != nil || len(got.res.Events) < 2 {
+		t.Errorf("trace: %v, %v", got.res, got.err)
+	}
+	counts := make(chan []frame.ReadyCount, 1)
+	o.p.Ready([]mq.GroupID{frame.TailGroup, 1}, func(c []frame.ReadyCount) { counts <- c })
+	if c := <-counts; c[0].Code != mqerr.OK || c[0].Count != 20 || c[1].Code != mqerr.PartitionDamaged {
+		t.Errorf("what is ready: %+v", c)
+	}
+}
+
+// A value of a sealed segment is broken in the only copy. What is before it is read-only, until an operator gives up what
+// is behind it; then the partition goes on with what it had up to there.
+func TestDamagedSegmentIsReadOnlyUntilForced(t *testing.T) {
+	o := newOne(t)
+	o.thirty()
+	o.stop()
+	spoil(t, o.dir, "message-20")
+	o.start()
+	o.onlyReads()
+
+	o.world.mu.Lock()
+	o.world.force = meta.Force{Segment: o.world.head.Open.ID, By: "ann", At: time.Now()}
+	o.world.mu.Unlock()
+	o.untilServed()
+	if f := o.publish("later"); f.First != 30 { // the offsets that were given up are not given again
+		t.Errorf("the next message got offset %d", f.First)
+	}
+	values, done, err := o.readFrom(0)
+	if err != nil || !slices.Equal(values, longs(0, 20)) || done.Next != 30 {
+		t.Errorf("read %q, then from %d: %v", values, done.Next, err)
+	}
+	if _, _, err := o.readFrom(20); !mqerr.Is(err, mqerr.Lost) {
+		t.Errorf("a read of what was given up: %v", err)
+	}
+	if err := o.tryPublish("again"); err != nil {
+		t.Error(err)
+	}
+}
+
+// sealed is what the node answers a leader of its own that looks for the end of a segment.
+func (o *one) sealed(_ context.Context, r *mqpb.SealRequest) (*mqpb.SealResponse, error) {
+	info, _ := o.store.Segment(mq.SegmentID(r.Segments[0]))
+	at, err := o.store.Intact(info.Segment.ID)
+	return &mqpb.SealResponse{Node: mqpb.FromIncarnation(o.store.Identity()), Segments: []*mqpb.SegmentState{{Segment: r.Segments[0],
+		Known: !info.Damaged, Damaged: info.Damaged, Tail: mqpb.FromPosition(at)}}}, err
+}
+
+// untilServed waits until the partition can be written to.
+func (o *one) untilServed() {
+	o.t.Helper()
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		done := make(chan bool, 1)
+		o.p.post(func() { done <- o.p.lead != nil && o.p.lead.serving })
+		if <-done {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			o.t.Fatal("the partition does not serve")
+		}
+	}
+}
+
+// The open segment is shorter than the ledger says when the node starts again: nobody can seal it, so nothing is opened.
+func TestDamagedOpenSegmentIsReadOnly(t *testing.T) {
+	o := newOne(t)
+	o.thirty()
+	info, _ := o.store.Segment(o.world.head.Open.ID)
+	o.stop()
+	spoil(t, o.dir, "message-20")
+	o.boot()
+	if err := o.store.Verify(info.Segment.ID); err == nil { // as a read would have, before the restart
+		t.Fatal("the damage was not found")
+	}
+	o.stop()
+	o.boot()
+	o.p.SetHead(o.world.head)
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if _, _, err := o.readFrom(0); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	o.onlyReads()
+}
