@@ -69,7 +69,9 @@ func (s *server) states(ctx context.Context, ids []uint64, ask func(*replica.Par
 		ask(p, id, func(st replica.State) {
 			out[i] = &mqpb.SegmentState{Segment: ids[i], Known: st.Known, Tail: mqpb.FromPosition(st.Tail), Sealed: st.Sealed,
 				Leads: st.Leads, Committing: st.Committing, LastStamp: info.LastStamp}
-			if damaged && !st.Known {
+			// Until an end is decided a copy may answer for what it acknowledged, though a read has met damage since.
+			if damaged && (!st.Known || info.End != nil) {
+				out[i].Known = false
 				out[i].Damaged, out[i].Tail = true, mqpb.FromPosition(intact)
 			}
 			done()

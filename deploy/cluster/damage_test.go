@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// spoil flips a byte wherever a text lies in the volumes of a node that does not run.
+func spoil(t *testing.T, dir, text string) {
+	t.Helper()
+	hits := 0
+	must(t, filepath.WalkDir(filepath.Join(dir, "volumes"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(b, []byte(text)) {
+			return err
+		}
+		hits++
+		return os.WriteFile(path, bytes.ReplaceAll(b, []byte(text), bytes.Repeat([]byte{0xff}, len(text))), 0o600)
+	}))
+	if hits == 0 {
+		t.Fatalf("%q lies in no file of %s", text, dir)
+	}
+}
+
+func wide(i int) string { return fmt.Sprintf("v-%02d-%s", i, strings.Repeat("x", 3000)) }
+
+func wides(from, to int) (out []string) {
+	for i := from; i < to; i++ {
+		out = append(out, wide(i))
+	}
+	return out
+}
+
+// short are the beginnings of values.
+func short(values []string) (out []string) {
+	for _, v := range values {
+		out = append(out, v[:min(len(v), 5)])
+	}
+	return out
+}
+
+// untilStatus repeats a call until it is answered with a status.
+func (c caller) untilStatus(status int, method, path, body string) (answer []byte) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), hang)
+	defer cancel()
+	for {
+		got, text, err := c.try(ctx, method, path, body)
+		if err != nil {
+			c.t.Fatalf("%s %s is never answered %d; the last was %d %s: %v", method, path, status, got, answer, err)
+		}
+		if answer = text; got == status {
+			return answer
+		}
+	}
+}
+
+// The only copy of a partition is damaged on its disk. What is before the damage is read and traced as ever, nothing can
+// be written and the answer says what helps; an operator goes on without the rest, and a restart changes nothing of that.
+func TestEndDamagedOnlyCopy(t *testing.T) {
+	dir := t.TempDir()
+	c := start(t, Options{Dir: dir, Nodes: 1})
+	one := via(t, c, 1)
+	one.topic("frail", `{"partitions":1}`)
+	var ids []string
+	for i := range 30 {
+		if ids = append(ids, one.publish("frail", wide(i)).ID); i == 9 { // what is recorded behind the damage is lost
+			one.settle("ack", one.receiveN("frail", "g", 5, ""), "")
+		}
+	}
+	must(t, c.Node(1).Kill())
+	spoil(t, filepath.Join(dir, "node-1"), "v-20-")
+	must(t, c.Node(1).Start(ctxFor(t)))
+
+	var problem struct{ Code, Detail string }
+	must(t, json.Unmarshal(one.untilStatus(503, "POST", "/v1/topics/frail/messages", "more"), &problem))
+	for problem.Code != "partition_damaged" { // until the node has looked for another copy
+		must(t, json.Unmarshal(one.untilStatus(503, "POST", "/v1/topics/frail/messages", "more"), &problem))
+	}
+	if !strings.Contains(problem.Detail, "force-recover frail 0") || !strings.Contains(problem.Detail, "offset 20") {
+		t.Errorf("the advice is %q", problem.Detail)
+	}
+	if got := values(one.read("frail")); !slices.Equal(got, wides(0, 20)) {
+		t.Errorf("read %v", short(got))
+	}
+	one.call(200, "GET", "/v1/messages/"+ids[7], "", nil)
+	one.call(200, "GET", "/v1/messages/"+ids[7]+"/trace", "", nil)
+	one.call(200, "GET", "/v1/topics/frail/messages?partition=0&from=2000-01-01T00:00:00Z&limit=5", "", nil)
+	one.call(503, "POST", "/v1/topics/frail/groups/g/receive", `{}`, nil)
+	var topic struct {
+		State      string
+		Partitions []struct {
+			State string
+			Error struct{ Code string }
+		}
+	}
+	one.call(200, "GET", "/v1/topics/frail", "", &topic)
+	if topic.State != "read_only" || topic.Partitions[0].State != "read_only" || topic.Partitions[0].Error.Code != "partition_damaged" {
+		t.Errorf("described as %+v", topic)
+	}
+
+	path := "/v1/topics/frail/partitions/0/force-recover"
+	var dry, done forced
+	one.call(200, "POST", path+"?dry_run=true", `{}`, &dry)
+	if !dry.Needed || len(dry.Lost) != 1 || dry.Lost[0].From != 20 {
+		t.Fatalf("dry run: %+v", dry)
+	}
+	one.call(200, "POST", path, `{"accept_loss":true,"by":"ann","node":"node-1"}`, &done)
+	if !done.Forced || done.Lost[0].From != 20 || done.Lost[0].By != "ann" {
+		t.Fatalf("forced: %+v", done)
+	}
+	publishAnyway(t, one, "frail", "after")
+	for range 2 {
+		if got := values(one.read("frail")); !slices.Equal(got, append([]string{"after"}, wides(0, 20)...)) {
+			t.Errorf("read %v", short(got))
+		}
+		must(t, c.Node(1).Kill())
+		must(t, c.Node(1).Start(ctxFor(t)))
+		one.untilStatus(200, "GET", "/v1/topics/frail/messages?limit=1", "")
+	}
+	got := values(one.receiveN("frail", "g", 16, ""))
+	if want := append([]string{"after"}, wides(5, 20)...); !slices.Equal(got, want) {
+		t.Errorf("the group that had acked five got %v", short(got))
+	}
+}
