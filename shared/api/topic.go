@@ -28,9 +28,9 @@ type RetentionInput struct {
 
 // The states of a topic, a partition and a group.
 const (
-	StateReady    = "ready"    // all of it serves
-	StateOpening  = "opening"  // a partition has no leader yet, or has lost it
-	StateDegraded = "degraded" // it serves with fewer replicas than it should have
+	StateReady    = "ready"     // all of it serves
+	StateOpening  = "opening"   // a partition has no leader yet, or has lost it
+	StateDegraded = "degraded"  // it serves with fewer replicas than it should have
 	StateReadOnly = "read_only" // it is damaged, and only what is left can be read; the error of a partition says more
 	StateDeleting = "deleting"
 	StateStarting = "starting" // a group that not every partition knows yet
