@@ -12,6 +12,8 @@ func (n *Node) follow() {
 	changes, cancel := n.view.Subscribe()
 	defer cancel()
 	seen := map[mq.PartitionID]int64{}
+	complain := time.NewTicker(staleGrace)
+	defer complain.Stop()
 	for {
 		n.peers.update(n.view.Nodes())
 		var fresh []mq.Head
@@ -27,8 +29,10 @@ func (n *Node) follow() {
 			n.log.Error("what etcd named could not be remembered", "err", err)
 		}
 		n.left(seen)
+		n.complainOfStale()
 		select {
 		case <-changes:
+		case <-complain.C:
 		case <-n.ctx.Done():
 			return
 		}

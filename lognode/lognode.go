@@ -53,8 +53,10 @@ type Node struct {
 	partitions map[mq.PartitionID]*replica.Partition
 	streams    uint64 // the last gateway stream's number
 	repairing  map[mq.SegmentID]bool
-	copies     chan struct{}           // capacity 1: a segment is to be copied at once
-	stale      map[mq.PartitionID]bool // of which etcd says less than this store has seen; follow's goroutine owns it
+	copies     chan struct{} // capacity 1: a segment is to be copied at once
+	// stale is of which partitions etcd says less than this store has seen, since when; zero once that was said aloud.
+	// follow's goroutine owns it.
+	stale map[mq.PartitionID]time.Time
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -71,7 +73,7 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger, reg prometheus.Reg
 		return nil, fmt.Errorf("lognode: %w", err)
 	}
 	n := &Node{cfg: cfg, log: log.With("node", cfg.Name), partitions: map[mq.PartitionID]*replica.Partition{},
-		failed: make(chan error, 1), repairing: map[mq.SegmentID]bool{}, stale: map[mq.PartitionID]bool{}, copies: make(chan struct{}, 1)}
+		failed: make(chan error, 1), repairing: map[mq.SegmentID]bool{}, stale: map[mq.PartitionID]time.Time{}, copies: make(chan struct{}, 1)}
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := n.start(ctx, reg); err != nil {
 		return nil, errors.Join(fmt.Errorf("lognode %s: %w", cfg.Name, err), n.close(context.WithoutCancel(ctx)))

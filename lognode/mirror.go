@@ -120,18 +120,31 @@ func (s *server) Inventory(_ context.Context, req *mqpb.InventoryRequest) (*mqpb
 // behind says that etcd tells less of a partition than this store has seen of it: its data is older than the segments, or is not this
 // cluster's. Nothing is done about such a partition (rule R7).
 func (n *Node) behind(p mq.PartitionID, is bool) {
-	if n.stale[p] == is {
+	if _, was := n.stale[p]; was == is {
 		return
 	}
 	if is {
-		n.stale[p] = true
-		seen := n.store.Named(p)
-		n.log.Error("etcd is behind what this node has seen of a partition: was its data put back from a copy? "+
-			"The partition is left alone", "partition", p, "seen_number", seen.Number, "seen_revision", seen.Revision)
+		n.stale[p] = time.Now()
 	} else {
 		delete(n.stale, p)
 	}
 	n.env.Metrics.Behind.Set(float64(len(n.stale)))
+}
+
+// staleGrace is how long etcd may be behind before a node raises its voice: an opening that lost against another
+// change of its head was seen here and is not in etcd; the controller makes another one within a second.
+const staleGrace = 5 * time.Second
+
+func (n *Node) complainOfStale() {
+	for p, since := range n.stale {
+		if since.IsZero() || time.Since(since) < staleGrace {
+			continue
+		}
+		n.stale[p] = time.Time{}
+		seen := n.store.Named(p)
+		n.log.Error("etcd is behind what this node has seen of a partition: was its data put back from a copy? "+
+			"The partition is left alone", "partition", p, "seen_number", seen.Number, "seen_revision", seen.Revision)
+	}
 }
 
 // follows checks a head against what this store has seen.

@@ -2,10 +2,12 @@ package meta
 
 import (
 	"context"
-	"sync"
+	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/splashdam/splashdam/shared/hedge"
 )
 
 // askAgain is how long a call may be unanswered before it is made a second time, beside the first.
@@ -20,34 +22,17 @@ func patiently[R any](ctx context.Context, doing string, call func(context.Conte
 		r   R
 		err error
 	}
-	var calls sync.WaitGroup
-	defer calls.Wait()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answers := make(chan answer, callTimeout/askAgain+1)
-	ask := func() {
+	// An error is an answer, too: the client has done all it can about a member that is away.
+	a, err := hedge.First(ctx, askAgain, int(callTimeout/askAgain), func(ctx context.Context, _ int) (answer, error) {
 		r, err := call(ctx)
-		answers <- answer{r, err}
+		return answer{r, err}, nil
+	})
+	if err = errors.Join(err, a.err); err != nil {
+		return a.r, unavailable(doing, err)
 	}
-	calls.Go(ask)
-	again := time.NewTicker(askAgain)
-	defer again.Stop()
-	for made, open := 1, 1; ; {
-		select {
-		case a := <-answers:
-			if open--; a.err == nil || open == 0 || ctx.Err() != nil {
-				if a.err != nil {
-					a.err = unavailable(doing, a.err)
-				}
-				return a.r, a.err
-			}
-		case <-again.C:
-			if made < cap(answers) {
-				made, open = made+1, open+1
-				calls.Go(ask)
-			}
-		}
-	}
+	return a.r, nil
 }
 
 // read is a Get that is tried at several members.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/footer"
 	"github.com/splashdam/splashdam/lognode/internal/schedule"
 	"github.com/splashdam/splashdam/lognode/internal/store"
+	"github.com/splashdam/splashdam/shared/hedge"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqpb"
 )
@@ -257,31 +259,32 @@ func (p *Partition) walkRemote(ctx context.Context, s *mq.Segment, from mq.Posit
 	return nil
 }
 
+// fetchHedge is how long a replica may be silent before the next one is asked too: a node that hangs keeps its
+// connections, and a partition that opens waits for this.
+const fetchHedge = 250 * time.Millisecond
+
 // fetch reads some entries from any other replica that holds them.
 func (p *Partition) fetch(ctx context.Context, s *mq.Segment, from mq.Position) ([][]byte, error) {
-	err := fmt.Errorf("no other replica of segment %d", s.ID)
-	for _, r := range s.Replicas {
-		if r.Store == p.env.Store.Identity().Store {
-			continue
-		}
-		c, cerr := p.env.Peers.Client(r.Store)
-		if cerr != nil {
-			err = cerr
-			continue
-		}
-		call, cancel := context.WithTimeout(ctx, pieceWait)
-		res, cerr := c.ReadSegment(call, &mqpb.ReadSegmentRequest{Segment: uint64(s.ID), From: mqpb.FromPosition(from), MaxBytes: fetchBytes})
-		cancel()
-		if cerr != nil {
-			err = cerr
-			continue
-		}
-		if res.Known && len(res.Entries) > 0 {
-			return res.Entries, nil
-		}
-		err = fmt.Errorf("node %s lacks %s of segment %d", r.Node, from, s.ID)
+	ctx, cancel := context.WithTimeout(ctx, pieceWait)
+	defer cancel()
+	others := slices.DeleteFunc(slices.Clone(s.Replicas), func(r mq.Replica) bool { return r.Store == p.env.Store.Identity().Store })
+	if len(others) == 0 {
+		return nil, fmt.Errorf("no other replica of segment %d", s.ID)
 	}
-	return nil, err
+	return hedge.First(ctx, fetchHedge, len(others), func(ctx context.Context, i int) ([][]byte, error) {
+		c, err := p.env.Peers.Client(others[i].Store)
+		if err != nil {
+			return nil, err
+		}
+		res, err := c.ReadSegment(ctx, &mqpb.ReadSegmentRequest{Segment: uint64(s.ID), From: mqpb.FromPosition(from), MaxBytes: fetchBytes})
+		if err == nil && (!res.Known || len(res.Entries) == 0) {
+			err = fmt.Errorf("node %s lacks %s of segment %d", others[i].Node, from, s.ID)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return res.Entries, nil
+	})
 }
 
 // walkBack calls f with every entry of the chain, newest first, until it returns errStop.
