@@ -162,7 +162,7 @@ func (s *readStream) put(b []byte) error {
 
 // fail ends the answer with an error: as a problem while nothing is written, as a last line after.
 func (s *readStream) fail(err error) error {
-	if !s.begun || s.c.Request().Context().Err() != nil {
+	if !s.begun || s.out.broken || s.c.Request().Context().Err() != nil {
 		return err
 	}
 	item := s.g.lateError(s.c, err)

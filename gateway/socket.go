@@ -174,10 +174,10 @@ func appendFrame(b []byte, kind string, id []byte) []byte {
 
 // fail answers a request, or ends a subscription, with an error.
 func (s *socket) fail(id []byte, subscription string, err error) {
-	e := asError(err)
-	if e.Code == mqerr.Cancelled && s.ctx.Err() != nil {
-		return
+	if s.ctx.Err() != nil {
+		return // nobody is left to tell; what could not be written to is no fault of this gateway
 	}
+	e := asError(err)
 	if e.Code == mqerr.Internal {
 		s.g.log.Error("a stream failed", "request_id", requestID(s.c), "route", s.c.Path(), "error", err)
 		e = &mqerr.Error{Code: mqerr.Internal}

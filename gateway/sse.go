@@ -53,7 +53,7 @@ func (g *Gateway) handleStream(c echo.Context) error {
 		err = f.run(ctx)
 	}
 	switch {
-	case ctx.Err() != nil: // nobody is left to tell
+	case ctx.Err() != nil || s.out.broken: // nobody is left to tell
 	case err == nil:
 		_ = s.text(eventsReconnect) // as above
 	default:

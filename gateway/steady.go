@@ -22,18 +22,19 @@ type steady struct {
 	control *http.ResponseController
 	stall   time.Duration
 	end     time.Time // zero for none
+	broken  bool      // something could not be written: nobody is left to tell anything
 }
 
 // Write writes all of b; it does not flush.
 func (s *steady) Write(b []byte) (n int, err error) {
 	for {
 		if err := s.deadline(); err != nil {
-			return n, err
+			return n, s.failed(err)
 		}
 		piece := b[n:min(n+pieceBytes, len(b))]
 		m, err := s.w.Write(piece)
 		if n += m; err != nil || n >= len(b) {
-			return n, err
+			return n, s.failed(err)
 		}
 	}
 }
@@ -41,9 +42,14 @@ func (s *steady) Write(b []byte) (n int, err error) {
 // Flush sends what was written on its way.
 func (s *steady) Flush() error {
 	if err := s.deadline(); err != nil {
-		return err
+		return s.failed(err)
 	}
-	return s.control.Flush()
+	return s.failed(s.control.Flush())
+}
+
+func (s *steady) failed(err error) error {
+	s.broken = s.broken || err != nil
+	return err
 }
 
 func (s *steady) deadline() error {

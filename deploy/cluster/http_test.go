@@ -238,6 +238,7 @@ func numbered(value string, n int) []string {
 // group is what GET of a group answers, as far as tests look.
 type group struct {
 	Lag      int `json:"lag"`
+	Ready    int `json:"ready"`
 	InFlight int `json:"in_flight"`
 	Waiting  int `json:"waiting"`
 	Dead     int `json:"dead"`
