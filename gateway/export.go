@@ -269,7 +269,7 @@ func (g *Gateway) deadLetter(ctx context.Context, t meta.Topic, gr *meta.Group, 
 func (g *Gateway) deliveredWhen(ctx context.Context, id mq.MessageID, group mq.GroupID) (first, last int64) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	r, err := g.traceOf(ctx, id)
+	r, err := g.traceOf(ctx, id, false)
 	if err != nil {
 		return 0, 0
 	}

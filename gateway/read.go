@@ -189,6 +189,10 @@ func (g *Gateway) handleMessage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	archived, err := queryBool(c, "include_archived")
+	if err != nil {
+		return err
+	}
 	id, t, err := g.pathMessage(c)
 	if err != nil {
 		return err
@@ -207,7 +211,7 @@ func (g *Gateway) handleMessage(c echo.Context) error {
 		offset = found.GetOffset()
 	}
 	at := func(o uint64) frame.Place { return frame.Place{Where: frame.AtOffset, Value: o} }
-	q := readQuery{topic: t, reader: replay.New(replay.Query{Topic: t.ID, From: at(offset), To: at(offset + 1),
+	q := readQuery{topic: t, reader: replay.New(replay.Query{Topic: t.ID, From: at(offset), To: at(offset + 1), Archived: archived,
 		Unpack: func(b *mq.Batch) ([]byte, error) { return g.packer.Body(b, nil) }}, []uint32{id.Partition.Number}, g.fetchRead)}
 	p, err := g.nextPage(c.Request().Context(), &q, 1)
 	if err != nil {

@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -62,6 +64,9 @@ func (g *Gateway) putTopic(ctx context.Context, name string, want mq.TopicSettin
 			if err := cond.onMissing("topic", name); err != nil {
 				return t, false, err
 			}
+			if err := g.archiveThere(false, &want); err != nil {
+				return t, false, err
+			}
 			t, err = g.store.CreateTopic(ctx, name, want)
 			if mqerr.Is(err, mqerr.AlreadyExists) && !cond.createOnly {
 				continue // somebody else was faster; now it is there to be replaced
@@ -91,12 +96,38 @@ func (g *Gateway) changeTopic(ctx context.Context, have meta.Topic, want mq.Topi
 	if err := checkTopic(have.Name, &want); err != nil {
 		return have, err
 	}
+	if err := g.archiveThere(have.Settings.Archive, &want); err != nil {
+		return have, err
+	}
 	if want.Partitions > have.Settings.Partitions && !cond.moveKeys {
 		if err := g.keysStay(ctx, have); err != nil {
 			return have, err
 		}
 	}
 	return g.store.UpdateTopic(ctx, have.Name, have.Revision, func(s *mq.TopicSettings) { *s = want })
+}
+
+// archiveThere refuses to begin with the setting archive while a log node has no bucket: what it leads would be kept for ever. A
+// topic that has the setting keeps it.
+func (g *Gateway) archiveThere(had bool, want *mq.TopicSettings) error {
+	if had || !want.Archive {
+		return nil
+	}
+	var without []string
+	nodes := g.view.Nodes()
+	for i := range nodes {
+		if !nodes[i].Archives {
+			without = append(without, nodes[i].Name)
+		}
+	}
+	if len(nodes) == 0 {
+		return mqerr.New(mqerr.NoLeader, "no log node is alive, so none can say whether there is an archive")
+	}
+	if len(without) == 0 {
+		return nil
+	}
+	return validation(mq.FieldError{Pointer: "/archive", Detail: fmt.Sprintf("needs a bucket on every log node; started without --archive-url: %s",
+		strings.Join(without[:min(len(without), 5)], ", "))})
 }
 
 // keysStay refuses more partitions for a topic with a group that orders by key: a key's next messages may go to another

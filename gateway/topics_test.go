@@ -177,6 +177,7 @@ func testTopicBadInput(t *testing.T, h *harness) {
 		{"validation_failed", "/retention/bytes", `{"retention":{"bytes":-1}}`},
 		{"validation_failed", "/max_message_bytes", `{"max_message_bytes":16777217}`},
 		{"validation_failed", "/compression", `{"compression":"lzma"}`},
+		{"validation_failed", "/archive", `{"archive":true}`}, // the node has no bucket
 		{"validation_failed", "/group_defaults/lease", `{"group_defaults":{"lease":"1ms"}}`},
 		{"validation_failed", "/group_defaults/backoff/jitter", `{"group_defaults":{"backoff":{"jitter":2}}}`},
 		{"body_too_large", "", `{"x":"` + strings.Repeat("x", maxConfigBytes) + `"}`},

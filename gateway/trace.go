@@ -48,7 +48,11 @@ func (g *Gateway) handleTrace(c echo.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
 	defer cancel()
-	r, err := g.traceOf(ctx, id)
+	archived, err := queryBool(c, "include_archived")
+	if err != nil {
+		return err
+	}
+	r, err := g.traceOf(ctx, id, archived)
 	if err != nil {
 		return err
 	}
@@ -56,9 +60,11 @@ func (g *Gateway) handleTrace(c echo.Context) error {
 }
 
 // traceOf asks the leader for the life of a message.
-func (g *Gateway) traceOf(ctx context.Context, id mq.MessageID) (*mqpb.TraceResponse, error) {
+func (g *Gateway) traceOf(ctx context.Context, id mq.MessageID, archived bool) (*mqpb.TraceResponse, error) {
 	r, err := fromLeader(ctx, g, id.Partition, func(ctx context.Context, c mqpb.LogNodeClient) (*mqpb.TraceResponse, error) {
-		return c.Trace(ctx, traceRequest(id))
+		q := traceRequest(id)
+		q.Archived = archived
+		return c.Trace(ctx, q)
 	})
 	if err != nil {
 		return nil, notThere(id, err)

@@ -198,7 +198,7 @@ func (g *Gateway) attemptsOf(ctx context.Context, t meta.Topic, group mq.GroupID
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.RequestTimeout)
 	defer cancel()
-	r, err := g.traceOf(ctx, id)
+	r, err := g.traceOf(ctx, id, false)
 	if err != nil {
 		return nil, err
 	}

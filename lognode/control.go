@@ -288,7 +288,7 @@ func (s *server) Trace(ctx context.Context, req *mqpb.TraceRequest) (*mqpb.Trace
 			p.TraceScheduled(req.Number, done)
 			return
 		}
-		p.Trace(req.Offset, done)
+		p.Trace(req.Offset, req.Archived, done)
 	})
 }
 

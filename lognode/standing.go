@@ -36,7 +36,7 @@ type standing struct {
 func (n *Node) register(ctx context.Context) (*standing, error) {
 	id := n.store.Identity()
 	s := &standing{n: n, value: meta.Node{Name: n.cfg.Name, Store: id.Store, Boot: id.Boot, Addr: n.address(),
-		Zone: n.cfg.Zone, Capacity: n.cfg.Capacity, Full: !n.store.PublishAllowed()}}
+		Zone: n.cfg.Zone, Capacity: n.cfg.Capacity, Full: !n.store.PublishAllowed(), Archives: n.cfg.ArchiveURL != ""}}
 	var err error
 	if s.lease, err = n.meta.Register(ctx, meta.NodeKey(n.cfg.Name), s.value, n.cfg.LeaseTTL, n.healthy); err != nil {
 		return nil, err

@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 
 // archivedMessage is a message with what reads by time are compared by.
 type archivedMessage struct {
+	ID        string
 	Offset    int
 	Value     string
 	Timestamp time.Time
@@ -67,7 +70,7 @@ func TestEndArchive(t *testing.T) {
 	one := via(t, c, 1)
 	must(t, os.Rename(bucket, bucket+".away"))
 	must(t, os.WriteFile(bucket, nil, 0o600)) // the bucket is down
-	one.topic("old", `{"partitions":1,"retention":{"bytes":1048576},"archive":true}`)
+	one.topic("old", `{"partitions":1,"retention":{"bytes":1048576,"keep_unsettled":false},"archive":true}`)
 	value := func(i int) string { return fmt.Sprintf("%d-", i) + strings.Repeat(string(rune('a'+i%26)), 100<<10) }
 	look := func() (first, segments int) {
 		var topic struct {
@@ -79,7 +82,9 @@ func TestEndArchive(t *testing.T) {
 		one.call(200, "GET", "/v1/topics/old", "", &topic)
 		return topic.Partitions[0].First, topic.Partitions[0].Segments
 	}
-	n := 0
+	first := one.publish("old", value(0))
+	one.settle("ack", one.receiveN("old", "g", 1, ""), "")
+	n := 1
 	eventually(t, "segments are sealed", func() bool {
 		one.publish("old", value(n))
 		n++
@@ -87,15 +92,17 @@ func TestEndArchive(t *testing.T) {
 		return segments >= 4
 	})
 	eventually(t, "uploads fail", func() bool { return gauge(t, c, "splashdam_partition_archive_errors_total") > 0 })
-	if first, _ := look(); first != 0 {
-		t.Fatalf("the first offset is %d and the bucket is down", first)
+	if from, _ := look(); from != 0 {
+		t.Fatalf("the first offset is %d and the bucket is down", from)
 	}
 	one.call(503, "GET", "/v1/topics/old/messages?include_archived=true&limit=1", "", nil)
 	must(t, os.Remove(bucket))
 	must(t, os.Rename(bucket+".away", bucket))
-	eventually(t, "retention removes", func() bool { first, _ := look(); return first > 0 })
+	eventually(t, "retention removes", func() bool { from, _ := look(); return from > 0 })
 	one.call(410, "GET", "/v1/topics/old/messages?partition=0&from=0", "", nil)
 	readBack(t, one, n, value)
+	byID(t, one, first, value(0))
+	n = readOn(t, one, n, value)
 
 	restartNode(t, c)
 	readBack(t, one, n, value)
@@ -128,6 +135,64 @@ func readBack(t *testing.T, one caller, n int, value func(int) string) {
 			t.Errorf("from the time of offset %d: %d messages, want %d", i, len(got), n-from)
 		}
 	}
+}
+
+// byID looks for a message that is archived, and for its life.
+func byID(t *testing.T, one caller, m message, value string) {
+	t.Helper()
+	path := "/v1/messages/" + m.ID
+	one.call(404, "GET", path, "", nil)
+	one.call(404, "GET", path+"/trace", "", nil)
+	var got message
+	if one.call(200, "GET", path+"?include_archived=true", "", &got); got.Value != value || got.ID != m.ID {
+		t.Errorf("message %s has %d bytes, want %s with %d", got.ID, len(got.Value), m.ID, len(value))
+	}
+	var trace struct {
+		Events []struct{ Type, Group, Node string }
+		Groups []any
+	}
+	one.call(200, "GET", path+"/trace?include_archived=true", "", &trace)
+	var life []string
+	for _, e := range trace.Events {
+		life = append(life, strings.Trim(e.Type+" "+e.Group+e.Node, " "))
+	}
+	if want := []string{"PUBLISHED", "REPLICATED node-1", "DELIVERED g", "ACKNOWLEDGED g"}; !slices.Equal(life, want) || len(trace.Groups) > 0 {
+		t.Errorf("its life is %v with groups %v, want %v", life, trace.Groups, want)
+	}
+}
+
+// readOn follows the topic from the archive over what is kept to what is published then, as events and as lines.
+func readOn(t *testing.T, one caller, n int, value func(int) string) int {
+	t.Helper()
+	events := one.stream("/v1/topics/old/messages?include_archived=true&partition=0&from=0")
+	next := func(i int) {
+		t.Helper()
+		if m := events.message(); m.Offset != i || m.Value != value(i) {
+			t.Fatalf("event %d has offset %d and %d bytes", i, m.Offset, len(m.Value))
+		}
+	}
+	for i := range n {
+		next(i)
+	}
+	one.publish("old", value(n))
+	next(n)
+	events.stop()
+	n++
+
+	req, err := http.NewRequestWithContext(ctxFor(t), http.MethodGet, one.url+"/v1/topics/old/messages?include_archived=true&partition=0&from=0&to=latest", nil)
+	must(t, err)
+	req.Header.Set("Accept", "application/x-ndjson")
+	res, err := http.DefaultClient.Do(req)
+	must(t, err)
+	defer res.Body.Close()
+	lines := json.NewDecoder(res.Body)
+	for i := range n {
+		var m message
+		if must(t, lines.Decode(&m)); m.Offset != i || m.Value != value(i) {
+			t.Fatalf("line %d has offset %d and %d bytes", i, m.Offset, len(m.Value))
+		}
+	}
+	return n
 }
 
 func restartNode(t *testing.T, c *Cluster) {

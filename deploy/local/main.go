@@ -10,14 +10,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/splashdam/splashdam/deploy/cluster"
 	"github.com/splashdam/splashdam/gateway"
+	"github.com/splashdam/splashdam/lognode"
 	"github.com/splashdam/splashdam/shared/metrics"
 )
 
@@ -42,6 +45,7 @@ type flags struct {
 	level     slog.Level
 	start     time.Duration
 	debug     string
+	archive   string
 }
 
 func parse(args []string, stdout io.Writer) (flags, error) {
@@ -54,6 +58,7 @@ func parse(args []string, stdout io.Writer) (flags, error) {
 	set.IntVar(&o.Nodes, "nodes", 1, "log nodes; with three, every message is on three and safe on two")
 	set.IntVar(&o.Gateways, "gateways", 1, "gateways")
 	set.IntVar(&o.Coordinators, "coordinators", 1, "coordinators: 1, 3 or 5; fixed by the first start")
+	set.StringVar(&f.archive, "archive", "", "directory, or a bucket's URL, for what retention removes of topics with the setting archive")
 	set.BoolVar(&f.processes, "processes", false, "one process for each component, logging to <data>/<name>.log")
 	set.BoolVar(&o.Insecure, "insecure", false, "allow an -http address that other machines can reach (there is no TLS and no login yet)")
 	set.TextVar(&f.level, "log-level", slog.LevelWarn, "least level shown: debug, info, warn or error")
@@ -71,10 +76,29 @@ func parse(args []string, stdout io.Writer) (flags, error) {
 	}
 	// Endpoints to try webhooks with are on this machine; others must not reach it through a gateway that they reach.
 	o.GatewayConfig = func(_ int, cfg *gateway.Config) { cfg.WebhooksAllowPrivate = !o.Insecure }
+	if f.archive != "" {
+		url, err := archiveURL(f.archive)
+		if err != nil {
+			return f, err
+		}
+		o.NodeConfig = func(_ int, cfg *lognode.Config) { cfg.ArchiveURL = url }
+	}
 	if f.processes {
 		o.Processes = &cluster.Processes{LogLevel: min(f.level, slog.LevelInfo)}
 	}
 	return f, nil
+}
+
+// archiveURL is the bucket of -archive.
+func archiveURL(text string) (string, error) {
+	if strings.Contains(text, "://") {
+		return text, nil
+	}
+	dir, err := filepath.Abs(text)
+	if err != nil {
+		return "", err
+	}
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String(), nil
 }
 
 // stopTimeout bounds the drain after Ctrl-C.

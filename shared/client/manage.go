@@ -159,9 +159,19 @@ func (c *Client) Message(ctx context.Context, id string) (api.Message, error) {
 	return fetch[api.Message](ctx, c, http.MethodGet, pathOf("messages", id), nil, true)
 }
 
+// ArchivedMessage is Message for one that retention may have moved to the archive.
+func (c *Client) ArchivedMessage(ctx context.Context, id string) (api.Message, error) {
+	return fetch[api.Message](ctx, c, http.MethodGet, withQuery(pathOf("messages", id), url.Values{"include_archived": {"true"}}), nil, true)
+}
+
 // Trace tells a message's life.
 func (c *Client) Trace(ctx context.Context, id string) (api.Trace, error) {
 	return fetch[api.Trace](ctx, c, http.MethodGet, pathOf("messages", id, "trace"), nil, true)
+}
+
+// ArchivedTrace is Trace for a message that retention may have moved to the archive: then without Groups.
+func (c *Client) ArchivedTrace(ctx context.Context, id string) (api.Trace, error) {
+	return fetch[api.Trace](ctx, c, http.MethodGet, withQuery(pathOf("messages", id, "trace"), url.Values{"include_archived": {"true"}}), nil, true)
 }
 
 // Explain says why a message is not delivered to a group now.

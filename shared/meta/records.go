@@ -25,6 +25,8 @@ type Node struct {
 	Skewed bool `json:"skewed,omitempty"`
 	// Stopping says that the node is about to end, so it gets no new segments while others can.
 	Stopping bool `json:"stopping,omitempty"`
+	// Archives says that the node has a bucket for the topics that are archived.
+	Archives bool `json:"archives,omitempty"`
 }
 
 // Incarnation is the run that registered.

@@ -3431,6 +3431,7 @@ type TraceRequest struct {
 	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	Scheduled     bool                   `protobuf:"varint,20,opt,name=scheduled,proto3" json:"scheduled,omitempty"` // of the schedule with this number, instead of a message by its offset
 	Number        uint64                 `protobuf:"varint,21,opt,name=number,proto3" json:"number,omitempty"`
+	Archived      bool                   `protobuf:"varint,22,opt,name=archived,proto3" json:"archived,omitempty"` // also what retention has moved to the archive
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3491,6 +3492,13 @@ func (x *TraceRequest) GetNumber() uint64 {
 		return x.Number
 	}
 	return 0
+}
+
+func (x *TraceRequest) GetArchived() bool {
+	if x != nil {
+		return x.Archived
+	}
+	return false
 }
 
 type TraceResponse struct {
@@ -4947,12 +4955,13 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x10\n" +
 	"\x03due\x18\x03 \x01(\x03R\x03due\x12\x14\n" +
 	"\x05batch\x18\x04 \x01(\fR\x05batch\x12\x1c\n" +
-	"\tscheduled\x18\x05 \x01(\x03R\tscheduled\"\x93\x01\n" +
+	"\tscheduled\x18\x05 \x01(\x03R\tscheduled\"\xaf\x01\n" +
 	"\fTraceRequest\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x1c\n" +
 	"\tscheduled\x18\x14 \x01(\bR\tscheduled\x12\x16\n" +
-	"\x06number\x18\x15 \x01(\x04R\x06number\"\xb7\x01\n" +
+	"\x06number\x18\x15 \x01(\x04R\x06number\x12\x1a\n" +
+	"\barchived\x18\x16 \x01(\bR\barchived\"\xb7\x01\n" +
 	"\rTraceResponse\x120\n" +
 	"\x06events\x18\x01 \x03(\v2\x18.splashdam.v1.TraceEventR\x06events\x120\n" +
 	"\x06groups\x18\x02 \x03(\v2\x18.splashdam.v1.TraceGroupR\x06groups\x12\x18\n" +

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"gocloud.dev/blob"
@@ -16,7 +17,7 @@ func CheckURL(text string) error {
 	return err
 }
 
-// Shown is a bucket's URL as it may be logged: without the values of its parameters.
+// Shown is a bucket's URL as it may be logged: with the values of plain parameters only.
 func Shown(text string) string { return masked(text) }
 
 // bucketURL makes a file URL safe: a half-written object lies beside its final name, as a rename must not cross disks, and no
@@ -53,13 +54,20 @@ func bucketURL(text string) (string, error) {
 // shared access signature of Azure is one).
 var secrets = regexp.MustCompile(`(://)[^/?#\s"']*@|([?&][^=&\s"']*=)[^&\s"']*`)
 
+// plain are the parameters that hold no secret. An endpoint with a password was refused.
+var plain = []string{"endpoint", "region", "use_path_style", "s3ForcePathStyle", "request_checksum_calculation", "storage_account"}
+
 // masked is a text without the secrets of the URLs in it.
 func masked(text string) string {
 	return secrets.ReplaceAllStringFunc(text, func(found string) string {
 		if strings.HasPrefix(found, "://") {
 			return "://***@"
 		}
-		return found[:strings.Index(found, "=")+1] + "***"
+		name, _, _ := strings.Cut(found[1:], "=")
+		if slices.Contains(plain, name) {
+			return found
+		}
+		return found[:len(name)+2] + "***"
 	})
 }
 

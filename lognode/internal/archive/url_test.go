@@ -34,10 +34,10 @@ func TestCheckURL(t *testing.T) {
 func TestMasked(t *testing.T) {
 	for text, want := range map[string]string{
 		`Get "https://one.blob.core.windows.net/c/k?sig=abc%2F&se=2026": dial tcp: refused`: `Get "https://one.blob.core.windows.net/c/k?sig=***&se=***": dial tcp: refused`,
-		"s3://bucket?region=eu":                       "s3://bucket?region=***",
-		"https://name:word@host/path":                 "https://***@host/path",
-		"file:///mnt/archive":                         "file:///mnt/archive",
-		"is it up? x=1 & y=2, and mail to me@host.de": "is it up? x=1 & y=2, and mail to me@host.de",
+		"s3://bucket?region=eu&endpoint=http://host&token=x":                                "s3://bucket?region=eu&endpoint=http://host&token=***",
+		"https://name:word@host/path":                                                       "https://***@host/path",
+		"file:///mnt/archive":                                                               "file:///mnt/archive",
+		"is it up? x=1 & y=2, and mail to me@host.de":                                       "is it up? x=1 & y=2, and mail to me@host.de",
 	} {
 		if got := Shown(text); got != want {
 			t.Errorf("%s: %s", text, got)

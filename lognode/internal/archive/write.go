@@ -11,6 +11,7 @@ import (
 
 	"gocloud.dev/gcerrors"
 
+	derived "github.com/splashdam/splashdam/lognode/internal/footer"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
@@ -38,13 +39,20 @@ type footer struct {
 	LastStamp int64          `json:"last_stamp"`
 	Entries   int            `json:"entries"`
 	Blocks    []block        `json:"blocks"`
+	// Leader, Replicas and Quorum are those that the segment had, for the trace.
+	Leader   mq.Incarnation `json:"leader"`
+	Replicas []mq.Replica   `json:"replicas,omitempty"`
+	Quorum   int            `json:"quorum"`
+	// Index are parts of a footer (package footer) with what tells which entries name which message. Without it all must be read.
+	Index []byte `json:"index,omitempty"`
 }
 
 // block is entries in a row.
 type block struct {
 	Offset uint64 `json:"offset"` // of the first entry
-	Stamp  int64  `json:"stamp"`  // of the last entry
-	At     int64  `json:"at"`     // in the object
+	Seq    uint32 `json:"seq"`
+	Stamp  int64  `json:"stamp"` // of the last entry
+	At     int64  `json:"at"`    // in the object
 	Bytes  int64  `json:"bytes"`
 }
 
@@ -63,7 +71,8 @@ func (a *Archive) Upload(ctx context.Context, topic string, s *mq.Segment, walk 
 	} else if gcerrors.Code(err) != gcerrors.NotFound {
 		return o, unavailable("looking into the archive", err)
 	}
-	f := &footer{Cluster: a.cluster, Topic: topic, Partition: s.Partition, Segment: s.ID, Number: s.Number, Base: s.Base, End: o.End}
+	f := &footer{Cluster: a.cluster, Topic: topic, Partition: s.Partition, Segment: s.ID, Number: s.Number, Base: s.Base, End: o.End,
+		Leader: s.Leader, Replicas: s.Replicas, Quorum: s.Quorum}
 	if o.Size, err = a.write(ctx, o.Key, f, walk); err != nil {
 		return o, err
 	}
@@ -73,7 +82,7 @@ func (a *Archive) Upload(ctx context.Context, topic string, s *mq.Segment, walk 
 // write makes the object. One that did not become whole never has its name.
 func (a *Archive) write(ctx context.Context, key string, f *footer, walk func(context.Context, func(*mq.Entry) error) error) (int64, error) {
 	t := a.transfer(ctx, key)
-	w := &writer{out: t, footer: f}
+	w := &writer{out: t, footer: f, index: derived.NewBuilder(f.Segment, f.Base)}
 	err := w.put([]byte(magic))
 	if err == nil {
 		err = walk(ctx, w.entry)
@@ -98,6 +107,7 @@ type writer struct {
 	crc    uint32
 	next   mq.Position
 	buf    []byte
+	index  *derived.Builder // nil once it met records that it can't read
 }
 
 func (w *writer) put(b []byte) error {
@@ -116,18 +126,34 @@ func (w *writer) entry(e *mq.Entry) error {
 	w.buf = e.AppendTo(append(w.buf[:0], 0, 0, 0, 0))
 	binary.BigEndian.PutUint32(w.buf, uint32(len(w.buf)-4))
 	if n := len(f.Blocks); n == 0 || f.Blocks[n-1].Bytes >= blockBytes {
-		f.Blocks = append(f.Blocks, block{Offset: e.At.Offset, At: w.at})
+		f.Blocks = append(f.Blocks, block{Offset: e.At.Offset, Seq: e.At.Seq, At: w.at})
 	}
 	b := &f.Blocks[len(f.Blocks)-1]
 	b.Stamp = e.Stamp
 	b.Bytes += int64(len(w.buf))
 	f.LastStamp, w.next = e.Stamp, e.Next()
 	f.Entries++
+	w.note(e)
 	return w.put(w.buf)
+}
+
+// note adds an entry to the index.
+func (w *writer) note(e *mq.Entry) {
+	if w.index == nil {
+		return
+	}
+	if err := w.index.Add(e, len(w.buf)); err != nil {
+		w.index, w.footer.Index = nil, nil
+	} else if w.index.Full() {
+		w.footer.Index = append(w.footer.Index, w.index.NextIndex()...)
+	}
 }
 
 // finish writes footer and tail.
 func (w *writer) finish() error {
+	if w.index != nil {
+		w.footer.Index = append(w.footer.Index, w.index.NextIndex()...)
+	}
 	text, err := json.Marshal(w.footer)
 	if err != nil {
 		return err

@@ -111,21 +111,28 @@ func (b *Builder) memory() int {
 }
 
 // Encode is the part as it is now; nil without entries.
-func (b *Builder) Encode() []byte {
+func (b *Builder) Encode() []byte { return b.encode(b.sections) }
+
+func (b *Builder) encode(sections []section) []byte {
 	if b.from == b.to {
 		return nil
 	}
-	ids := make([]SectionID, len(b.sections))
-	bodies := make([][]byte, len(b.sections))
-	for i, s := range b.sections {
+	ids := make([]SectionID, len(sections))
+	bodies := make([][]byte, len(sections))
+	for i, s := range sections {
 		ids[i], bodies[i] = s.id(), s.append(nil)
 	}
 	return appendPart(nil, &Part{Segment: b.segment, From: b.from, To: b.to, First: b.first, Last: b.last}, ids, bodies)
 }
 
 // Next ends the part, which is returned encoded, and begins the next one; nil without entries.
-func (b *Builder) Next() []byte {
-	out := b.Encode()
+func (b *Builder) Next() []byte { return b.next(b.sections) }
+
+// NextIndex is Next with no more in the part than what Footer.Naming needs.
+func (b *Builder) NextIndex() []byte { return b.next([]section{&b.blocks, named{&b.blocks}}) }
+
+func (b *Builder) next(sections []section) []byte {
+	out := b.encode(sections)
 	b.from, b.bytes = b.to, 0
 	for _, s := range b.sections {
 		s.reset()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/archive"
 	"github.com/splashdam/splashdam/shared/frame"
@@ -20,7 +21,24 @@ type shelf struct {
 	version int              // rises with each object that is added
 	stored  mq.SegmentID     // the segment that was uploaded and not removed yet
 	down    error            // why the last upload failed
+	// pause is how long after a failure nothing is tried, and until when.
+	pause time.Duration
+	until time.Time
+	// stop ends the upload that runs, which began at since; nil for none.
+	stop  context.CancelCauseFunc
+	since time.Time
 }
+
+const (
+	// archivePause is how long a leader waits after a first failed try to archive a segment; twice as long after each further one,
+	// up to archivePauseMost.
+	archivePause, archivePauseMost = time.Second, time.Minute
+	// archivePatience is how long an upload may take while the disk is so full that publishes are refused.
+	archivePatience = 30 * time.Second
+)
+
+// errSlowArchive ends an upload that publishes wait for.
+var errSlowArchive = errors.New("the disk is nearly full and the upload takes too long")
 
 // errNoArchive: the topic, or the caller, wants an archive and the node has none.
 var errNoArchive = mqerr.New(mqerr.ArchiveUnavailable, "the partition's leader was started without --archive-url")
@@ -41,6 +59,9 @@ func (p *Partition) archived(l *leadership, s *mq.Segment, t mq.TopicSettings) b
 			"segment", s.ID, "from", s.Base, "to", s.DataEnd(), "err", l.shelf.down)
 		return true
 	}
+	if time.Now().Before(l.shelf.until) {
+		return false
+	}
 	if p.env.Archive == nil {
 		p.archiveFailed(l, s, errNoArchive)
 	} else {
@@ -50,9 +71,23 @@ func (p *Partition) archived(l *leadership, s *mq.Segment, t mq.TopicSettings) b
 }
 
 func (p *Partition) archiveFailed(l *leadership, s *mq.Segment, err error) {
-	l.shelf.down = err
+	l.shelf.failed(err, time.Now())
 	p.env.Metrics.ArchiveErrors.Inc()
-	p.log.Error("a segment stays that retention would remove, for it could not be archived", "segment", s.ID, "err", err)
+	p.log.Error("a segment stays that retention would remove, for it could not be archived", "segment", s.ID, "err", err, "again", l.shelf.pause)
+}
+
+// failed notes a try that failed: the next one waits.
+func (h *shelf) failed(err error, now time.Time) {
+	h.down = err
+	h.pause = min(max(2*h.pause, archivePause), archivePauseMost)
+	h.until = now.Add(h.pause)
+}
+
+// hurry ends an upload that lasts while publishes are refused: then the segment goes without being archived.
+func (h *shelf) hurry(now time.Time) {
+	if h.stop != nil && now.Sub(h.since) > archivePatience {
+		h.stop(errSlowArchive)
+	}
 }
 
 // upload puts a segment into the archive beside the partition. When all places are taken a later call does.
@@ -66,13 +101,17 @@ func (p *Partition) upload(l *leadership, s *mq.Segment) {
 		name = t.Name
 	}
 	p.retaining = true
-	p.beside(func(ctx context.Context) {
+	ctx, stop := context.WithCancelCause(context.Background())
+	l.shelf.stop, l.shelf.since = stop, time.Now()
+	p.beside(func(node context.Context) {
 		defer end()
+		defer stop(nil)
+		defer context.AfterFunc(node, func() { stop(context.Cause(node)) })()
 		o, err := p.env.Archive.Upload(ctx, name, s, func(ctx context.Context, f func(*mq.Entry) error) error {
 			return p.walk(ctx, s, s.Base, f)
 		})
 		p.post(func() {
-			p.retaining = false
+			p.retaining, l.shelf.stop = false, nil
 			switch {
 			case p.lead != l:
 			case err != nil:
@@ -89,7 +128,7 @@ func (p *Partition) upload(l *leadership, s *mq.Segment) {
 // add notes an uploaded segment.
 func (h *shelf) add(o archive.Object) {
 	h.version++
-	h.stored, h.down = o.Segment, nil
+	h.stored, h.down, h.pause = o.Segment, nil, 0
 	if h.listed && !slices.ContainsFunc(h.objects, func(have archive.Object) bool { return have.Key == o.Key }) {
 		h.objects = append(slices.Clone(h.objects), o)
 	}
@@ -102,22 +141,35 @@ func needsArchive(r *frame.Read, first uint64) bool {
 
 // readArchived is Read with the archive below what is kept.
 func (p *Partition) readArchived(l *leadership, r frame.Read, reply Reply) {
+	j := l.journal()
+	p.withShelf(l, reply.fail, func(ctx context.Context, objects []archive.Object) error {
+		j.putBelow(objects, p.id)
+		done, err := p.read(ctx, j, r)
+		if err == nil {
+			reply(frame.TypeReadDone, &done)
+		}
+		return err
+	})
+}
+
+// withShelf calls f beside the partition with what is archived of it. fail is called with what goes wrong, f's errors too.
+func (p *Partition) withShelf(l *leadership, fail func(error), f func(context.Context, []archive.Object) error) {
 	if p.env.Archive == nil {
-		reply.fail(errNoArchive)
+		fail(errNoArchive)
 		return
 	}
 	end, ok := p.env.Archive.BeginRead()
 	if !ok {
-		reply.fail(mqerr.New(mqerr.Overloaded, "this node reads as much from the archive as it may"))
+		fail(mqerr.New(mqerr.Overloaded, "this node reads as much from the archive as it may"))
 		return
 	}
-	j, known := l.journal(), l.shelf
+	known := l.shelf
 	p.beside(func(ctx context.Context) {
 		defer end()
 		objects, err := known.objects, error(nil)
 		if !known.listed {
 			if objects, err = p.env.Archive.List(ctx, p.id); err != nil {
-				reply.fail(err)
+				fail(err)
 				return
 			}
 			p.post(func() {
@@ -126,13 +178,9 @@ func (p *Partition) readArchived(l *leadership, r frame.Read, reply Reply) {
 				}
 			})
 		}
-		j.putBelow(objects, p.id)
-		done, err := p.read(ctx, j, r)
-		if err != nil {
-			reply.fail(err)
-			return
+		if err := f(ctx, objects); err != nil {
+			fail(err)
 		}
-		reply(frame.TypeReadDone, &done)
 	})
 }
 

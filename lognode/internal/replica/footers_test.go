@@ -26,7 +26,7 @@ func (o *one) trace(offset uint64) []string {
 		err error
 	}
 	ch := make(chan told, 1)
-	o.p.Trace(offset, func(res *mqpb.TraceResponse, err error) { ch <- told{res, err} })
+	o.p.Trace(offset, false, func(res *mqpb.TraceResponse, err error) { ch <- told{res, err} })
 	a := <-ch
 	if a.err != nil {
 		o.t.Fatal(a.err)

@@ -184,7 +184,7 @@ func TestCheckpointShortensReplay(t *testing.T) {
 	}
 	o.p.post(func() {})
 	trace := make(chan *mqpb.TraceResponse, 1)
-	o.p.Trace(7, func(r *mqpb.TraceResponse, err error) {
+	o.p.Trace(7, false, func(r *mqpb.TraceResponse, err error) {
 		if err != nil {
 			t.Error(err)
 		}

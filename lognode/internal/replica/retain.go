@@ -30,6 +30,9 @@ func (p *Partition) Retain() {
 		l.keys.Expire(time.Now().UnixNano())
 		p.rollByAge(l, t.Settings.Retention)
 		l.full = false
+		if p.retaining && !p.env.Store.PublishAllowed() {
+			l.shelf.hurry(time.Now())
+		}
 		if p.retaining || len(l.chain) < 2 {
 			return
 		}

@@ -36,7 +36,7 @@ func (p *Partition) TraceScheduled(number uint64, done func(*mqpb.TraceResponse,
 			case !t.released:
 				done(&t.res, nil)
 			default:
-				p.Trace(t.res.Offset, func(after *mqpb.TraceResponse, err error) {
+				p.Trace(t.res.Offset, false, func(after *mqpb.TraceResponse, err error) {
 					if err != nil {
 						fail(err)
 						return

@@ -15,10 +15,14 @@ import (
 
 // Trace tells a message's life from the journal: it reads the entry that holds the message and, by the footers' index,
 // those blocks of entries whose records name it. Where a segment's footer is not here its entries are read instead.
-func (p *Partition) Trace(offset uint64, done func(*mqpb.TraceResponse, error)) {
+func (p *Partition) Trace(offset uint64, archived bool, done func(*mqpb.TraceResponse, error)) {
 	fail := func(err error) { done(nil, err) }
 	p.serveRead(fail, func(l *leadership) {
 		j := l.journal()
+		if archived && offset < j.first() {
+			p.traceArchived(l, offset, done)
+			return
+		}
 		s := j.find(offset)
 		if from, to, lost := j.lost(offset); lost {
 			fail(errLost(offset, from, to))
@@ -42,7 +46,7 @@ func (p *Partition) Trace(offset uint64, done func(*mqpb.TraceResponse, error)) 
 		open := p.openIndex(l, offset)
 		p.beside(func(ctx context.Context) {
 			if err := p.trace(ctx, j, s, offset, open, res); err != nil {
-				fail(mqerr.New(mqerr.Internal, "tracing offset %d: %w", offset, err))
+				fail(readError(offset, err))
 				return
 			}
 			if s == nil {
@@ -106,20 +110,19 @@ func (p *Partition) trace(ctx context.Context, j journal, s *mq.Segment, offset 
 			continue
 		}
 		var spans []footer.Span
-		if i < len(j.sealed) {
+		switch {
+		case i < len(j.archived):
+			spans, err = p.env.Archive.Naming(ctx, &j.archived[i], offset)
+		case i < len(j.sealed):
 			spans, err = p.spans(ctx, seg, offset)
-		} else {
+		default:
 			spans, err = p.openSpans(seg, offset, open)
 		}
 		if err != nil {
 			return err
 		}
 		for _, span := range spans {
-			piece := *seg
-			if piece.End, piece.Held = seg.DataEnd(), nil; span.To.Before(piece.End) {
-				piece.End = span.To
-			}
-			if err := p.walk(ctx, &piece, maxPosition(maxPosition(from, seg.Base), span.From), note); err != nil {
+			if err := p.walkPiece(ctx, &j, i, maxPosition(from, span.From), span.To, note); err != nil {
 				return err
 			}
 		}
@@ -153,7 +156,7 @@ func (p *Partition) commitStamp(ctx context.Context, j *journal, e *mq.Entry, of
 	from := e.Next()
 	for i := 0; i < j.len() && stamp == 0 && err == nil; i++ {
 		if seg := j.at(i); from.Before(seg.End) {
-			err = p.walk(ctx, seg, maxPosition(from, seg.Base), func(e *mq.Entry) error {
+			err = p.walkPiece(ctx, j, i, from, seg.DataEnd(), func(e *mq.Entry) error {
 				if e.Commit.Before(mq.Position{Offset: offset + 1}) {
 					return nil
 				}

@@ -123,7 +123,7 @@ func TestExpiredMessagesAreSettledInsteadOfHandedOver(t *testing.T) {
 		t.Errorf("after a restart: %+v", m)
 	}
 	trace := make(chan *mqpb.TraceResponse, 1)
-	o.p.Trace(0, func(r *mqpb.TraceResponse, err error) { trace <- r })
+	o.p.Trace(0, false, func(r *mqpb.TraceResponse, err error) { trace <- r })
 	var types []string
 	for _, ev := range (<-trace).Events {
 		types = append(types, ev.Type+" "+ev.Reason)

@@ -10,13 +10,18 @@ import (
 )
 
 type traceCmd struct {
-	ID string `arg:"" help:"Message id."`
+	ID       string `arg:"" help:"Message id."`
+	Archived bool   `name:"include-archived" help:"Look into the archive too."`
 }
 
 func (t *traceCmd) Run(s *session) error {
 	ctx, cancel := s.call()
 	defer cancel()
-	out, err := s.client.Trace(ctx, t.ID)
+	ask := s.client.Trace
+	if t.Archived {
+		ask = s.client.ArchivedTrace
+	}
+	out, err := ask(ctx, t.ID)
 	if err != nil {
 		return err
 	}
