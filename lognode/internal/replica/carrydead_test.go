@@ -62,7 +62,7 @@ func (o *one) onDead(act string, f *mqpb.DeadFilter) uint64 {
 
 func (o *one) traceTypes(offset uint64) (types []string) {
 	o.t.Helper()
-	res := call(o.t, func(done func(*mqpb.TraceResponse, error)) { o.p.Trace(offset, done) })
+	res := call(o.t, func(done func(*mqpb.TraceResponse, error)) { o.p.Trace(offset, false, done) })
 	for _, e := range res.Events {
 		types = append(types, e.Type)
 		if e.Type == eventReplicated && (e.Node != "n" || len(e.Replicas) != 1 || e.At == 0) {

@@ -139,7 +139,7 @@ func (o *one) onlyReads() {
 		err error
 	}
 	trace := make(chan traced, 1)
-	o.p.Trace(3, func(r *mqpb.TraceResponse, err error) { trace <- traced{r, err} })
+	o.p.Trace(3, false, func(r *mqpb.TraceResponse, err error) { trace <- traced{r, err} })
 	if got := <-trace; got.err != nil || len(got.res.Events) < 2 {
 		t.Errorf("trace: %v, %v", got.res, got.err)
 	}
