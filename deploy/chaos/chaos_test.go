@@ -20,6 +20,7 @@ func TestChaos(t *testing.T) {
 	ctx := t.Context()
 	r.load()
 	r.mix(ctx)
+	r.beside(ctx)
 	if err := r.calm(ctx); err != nil {
 		t.Fatalf("before any fault: %v", err)
 	}
@@ -80,7 +81,7 @@ func (r *rig) fault(ctx context.Context, f fault) {
 	}
 	r.counts[f.name]++
 	r.traffic.gaps.begin(f.name)
-	defer r.traffic.disturb()()
+	defer r.trouble()()
 	if err := f.run(r, ctx); err != nil {
 		r.t.Errorf("%s: %v", f.name, err)
 		return

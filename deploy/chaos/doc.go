@@ -13,15 +13,15 @@
 // has a judge that knows only what clients saw: package checker and the ledger (lost, invented, two values, stored
 // twice), order (keys), coverage and rejected (dead letters), timed (never early, once, cancelled, expired).
 //
-// With gateways that come and go there are, beside those groups, one over server-sent events, one over WebSockets (half of
-// the producers publish over WebSockets, too), one whose members are consumers of the SDK, one whose dead letters are
-// published to another topic, and two webhooks, to an endpoint that fails, is slow, hangs up, asks for a pause and breaks
-// down. Their judges: order, coverage, exported (one copy of each dead letter) and hook (signatures, attempts, what comes
-// again).
+// With gateways that come and go, and on a smaller topic beside the load of the other faults, there are more groups: one
+// over server-sent events, one over WebSockets (half of the producers publish over WebSockets, too), one whose members
+// are consumers of the SDK, one whose dead letters are published to another topic, and two webhooks, to an endpoint that
+// fails, is slow, hangs up, asks for a pause and breaks down. Their judges: order, coverage, exported (one copy of each
+// dead letter) and hook (signatures, attempts, what comes again).
 //
 // The seed is printed and -chaos-seed sets it: the same faults come in the same order, at about the same times.
 //
-// Rules of a run: one fault at a time, and none before the last one is healed (every partition is written to
+// Rules of a run, but for gateways: one fault at a time, and none before the last one is healed (every partition is written to
 // and all its replicas are there), but for "all at once". What replication can't stand twice (a wiped directory,
 // damaged files, a full disk) happens to one node only, chosen at the start.
 package chaos

@@ -74,7 +74,7 @@ func TestGateways(t *testing.T) {
 func (r *rig) disturb(ctx context.Context, f *fault) {
 	r.counts[f.name]++
 	r.traffic.gaps.begin(f.name)
-	defer r.traffic.disturb()()
+	defer r.trouble()()
 	if err := f.run(r, ctx); err != nil {
 		r.t.Errorf("%s: %v", f.name, err)
 	}
@@ -82,7 +82,7 @@ func (r *rig) disturb(ctx context.Context, f *fault) {
 
 // recover brings all gateways back and waits until everything is well.
 func (r *rig) recover(ctx context.Context) {
-	defer r.traffic.disturb()()
+	defer r.trouble()()
 	for len(r.away) > 0 {
 		if err := addGateway(r, ctx); err != nil {
 			r.t.Errorf("a gateway does not come back: %v", err)

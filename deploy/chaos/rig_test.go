@@ -41,6 +41,7 @@ type rig struct {
 	cluster *cluster.Cluster
 	any     *client.Client // goes to whichever gateway answers
 	traffic *traffic
+	side    *traffic // a smaller load beside it, with streams and webhooks; nil for none
 	random  *rand.Rand
 	start   time.Time
 	seed    uint64
@@ -88,6 +89,54 @@ func newRig(t *testing.T, seed uint64, s setup) *rig {
 	return r
 }
 
+// The load beside: small, so that what it costs is little beside the other one.
+const (
+	sideTopic      = "chaos-streams"
+	sidePartitions = 4
+	sideEvery      = 250 * time.Millisecond
+)
+
+// beside begins a load with all ways to consume, on a topic of its own.
+func (r *rig) beside(ctx context.Context) {
+	r.t.Helper()
+	count := uint32(sidePartitions)
+	_, err := r.any.CreateTopic(ctx, sideTopic, api.TopicInput{Partitions: &count})
+	var side *traffic
+	if err == nil {
+		side, err = newTraffic(r.cluster.URLs(), sideTopic, r.seed+1, sidePartitions, sideEvery)
+	}
+	if err == nil {
+		err = side.makeStreams(ctx, r.any)
+	}
+	if err != nil {
+		r.t.Fatalf("the load beside: %v (logs in %s)", err, r.dir)
+	}
+	r.side = side
+	side.start(context.WithoutCancel(r.t.Context()), 1)
+	side.stream()
+}
+
+// loads are all of them.
+func (r *rig) loads() []*traffic {
+	if r.side == nil {
+		return []*traffic{r.traffic}
+	}
+	return []*traffic{r.traffic, r.side}
+}
+
+// trouble says to all judges that a fault begins; what it returns, that it has ended.
+func (r *rig) trouble() (ended func()) {
+	var all []func()
+	for _, tr := range r.loads() {
+		all = append(all, tr.disturb())
+	}
+	return func() {
+		for _, end := range all {
+			end()
+		}
+	}
+}
+
 // load begins to publish and to consume.
 func (r *rig) load() { r.traffic.start(context.WithoutCancel(r.t.Context()), 4) }
 
@@ -125,7 +174,9 @@ func (r *rig) mount() {
 // clean ends what runs. What a failed run left stays, to be looked at.
 func (r *rig) clean() {
 	if r.traffic != nil {
-		r.traffic.end()
+		for _, tr := range r.loads() {
+			tr.end()
+		}
 	}
 	if r.cluster != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -34,6 +34,7 @@ type traffic struct {
 	examples []string       // of broken ones
 
 	mixed   []string    // groups beside the first one
+	isMixed bool        // those of makeGroups are among them
 	covers  []*coverage // of those that get everything
 	streams *streams    // nil without them
 	// faults counts those that began, running those that have not ended; disturbed is when the last one ended, Unix
@@ -82,6 +83,7 @@ func (tr *traffic) start(ctx context.Context, consumers int) {
 
 // mix adds what a measurement goes without: messages with times, and the groups that makeGroups has made.
 func (tr *traffic) mix() {
+	tr.isMixed = true
 	tr.mixed = append(tr.mixed, orderedGroup, assignedGroup, deadGroup)
 	tr.covers = append(tr.covers, &tr.order.coverage, &tr.assigned.coverage, &tr.rejected.coverage)
 	for i := range tr.one {
@@ -110,6 +112,9 @@ func (tr *traffic) drain(ctx context.Context, atMost time.Duration) (left int) {
 
 // end ends everybody.
 func (tr *traffic) end() {
+	if tr.stopProducing == nil {
+		return // it never began
+	}
 	tr.stopProducing()
 	tr.stopConsuming()
 	tr.producers.Wait()
