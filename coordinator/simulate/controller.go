@@ -31,7 +31,14 @@ type View struct {
 	Heads                   []mq.Head
 	Nodes                   []Member // whose leases live
 	Flagged, Asked, Opening []mq.SegmentID
+	// Forced are the wishes of operators that stand.
+	Forced map[mq.PartitionID]*Force
+	// Copied says which stores report which segments, that they are to become replicas of, as whole.
+	Copied map[mq.StoreID]map[mq.SegmentID]bool
 }
+
+// Force is an operator's word that a partition goes on with what is left.
+type Force = seal.Force
 
 // Host is the world around one reign of a controller. Nothing blocks; what is promised for later is called only while
 // the reign lasts.
@@ -49,6 +56,8 @@ type Host struct {
 	// Open is the transaction: it compares the head's revision and writes the head and, if there is one, the
 	// displaced segment. known is false if its outcome is unknown.
 	Open func(h mq.Head, displaced *mq.Segment, done func(opened, known bool, revision int64))
+	// ChangeReplicas changes who holds a sealed segment, on what etcd has at that moment.
+	ChangeReplicas func(p mq.PartitionID, id mq.SegmentID, change func(s *mq.Segment) bool)
 	// Head is a linearizable read.
 	Head     func(p mq.PartitionID, done func(h mq.Head, ok bool))
 	TTL      time.Duration
@@ -70,19 +79,21 @@ const (
 
 // Controller is one reign.
 type Controller struct {
-	host    *Host
-	book    map[mq.StoreID]page
-	ended   []int64 // when leases ended, within the last second
-	past    map[mq.PartitionID]seal.History
-	moved   map[mq.PartitionID]int64
-	calm    int64
-	suspect map[mq.StoreID]bool
-	busy    bool // a round is under way
-	again   bool // something was asked for meanwhile
-	asked   bool // for a pulse too
-	pulsed  int64
-	wake    int // of which timer is the newest
-	why     string
+	host     *Host
+	book     map[mq.StoreID]page
+	ended    []int64 // when leases ended, within the last second
+	past     map[mq.PartitionID]seal.History
+	moved    map[mq.PartitionID]int64
+	calm     int64
+	away     map[mq.StoreID]int64 // since when
+	repaired int64
+	suspect  map[mq.StoreID]bool
+	busy     bool // a round is under way
+	again    bool // something was asked for meanwhile
+	asked    bool // for a pulse too
+	pulsed   int64
+	wake     int // of which timer is the newest
+	why      string
 }
 
 // Why is why a partition that needed its next segment did not get it when that was tried last.
@@ -96,7 +107,7 @@ type page struct {
 // Start begins a reign.
 func Start(h *Host) *Controller {
 	k := &Controller{host: h, book: map[mq.StoreID]page{}, past: map[mq.PartitionID]seal.History{}, moved: map[mq.PartitionID]int64{},
-		suspect: map[mq.StoreID]bool{}, calm: h.Now() + int64(h.TTL), asked: true}
+		suspect: map[mq.StoreID]bool{}, away: map[mq.StoreID]int64{}, calm: h.Now() + int64(h.TTL), asked: true}
 	k.Changed()
 	return k
 }
@@ -195,7 +206,7 @@ func (k *Controller) pulse(then func()) {
 func (k *Controller) observe(v View) seal.Cluster {
 	now := k.host.Now()
 	c := seal.Cluster{Now: now, Alive: map[mq.StoreID]uint64{}, Suspect: k.suspect, Stormy: now < k.calm,
-		Flagged: marks(v.Flagged), Asked: marks(v.Asked), Opening: marks(v.Opening), Moved: map[mq.PartitionID]bool{}}
+		Flagged: marks(v.Flagged), Asked: marks(v.Asked), Opening: marks(v.Opening), Moved: map[mq.PartitionID]bool{}, Forced: v.Forced}
 	for store, p := range k.book {
 		if p.live {
 			c.Alive[store] = p.Incarnation.Boot
@@ -218,6 +229,8 @@ func (k *Controller) partitions() {
 	v := k.host.View()
 	k.refresh(v)
 	cluster := k.observe(v)
+	k.suffixes(v.Heads, &cluster)
+	k.repairs(v)
 	var targets []seal.Target
 	due := k.host.Now() + int64(idle)
 	for _, h := range v.Heads {

@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"errors"
+
 	"github.com/splashdam/splashdam/coordinator/internal/placement"
 	"github.com/splashdam/splashdam/coordinator/internal/seal"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -141,8 +143,14 @@ func (m *move) seal() {
 	m.gather(members, h.Open.ID, true, enough, func() {
 		var ok bool
 		if m.end, ok = m.ended(); !ok {
-			m.waits("too few sealed")
-			return
+			err := errors.New("too few sealed")
+			if f := m.target.Need.Force; f != nil {
+				m.end, err = seal.ForcedEnd(h, f, m.replicas())
+			}
+			if err != nil {
+				m.waits(err.Error())
+				return
+			}
 		}
 		m.create()
 	})
@@ -179,7 +187,7 @@ func (m *move) create() {
 			takers = append(takers, seal.Taker{Node: n, Incarnation: x.Incarnation})
 		}
 	}
-	next, _, ok := seal.Plan(m.head(), m.end, m.replicas(), takers, "", nil)
+	next, _, ok := seal.Plan(m.head(), m.end, m.replicas(), takers, "", m.target.Need.Force)
 	if !ok {
 		m.waits("no plan")
 		return
@@ -222,7 +230,7 @@ func (m *move) make(next mq.Segment) {
 
 // open is step 5.
 func (m *move) open() {
-	head, displaced := seal.Chain(*m.head(), m.end, m.next, nil)
+	head, displaced := seal.Chain(*m.head(), m.end, m.next, m.target.Need.Force)
 	m.k.host.Open(head, displaced, func(opened, known bool, revision int64) {
 		switch {
 		case !known:

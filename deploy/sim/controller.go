@@ -88,13 +88,16 @@ func (c *candidate) living(f func()) func() {
 func (c *candidate) host() *coordinator.Host {
 	s := c.sim
 	return &coordinator.Host{
-		Now:      func() int64 { return s.clock(c.process) },
-		After:    func(d time.Duration, f func()) { s.in(int64(d), c.process, c.living(f)) },
-		View:     c.see,
-		Ask:      c.ask,
-		Create:   c.create,
-		NextID:   c.nextID,
-		Open:     c.open,
+		Now:    func() int64 { return s.clock(c.process) },
+		After:  func(d time.Duration, f func()) { s.in(int64(d), c.process, c.living(f)) },
+		View:   c.see,
+		Ask:    c.ask,
+		Create: c.create,
+		NextID: c.nextID,
+		Open:   c.open,
+		ChangeReplicas: func(p mq.PartitionID, id mq.SegmentID, change func(*mq.Segment) bool) {
+			s.etcd.do(c.process, func() any { s.etcd.changeReplicas(p, id, change); return nil }, func(any, bool) {})
+		},
 		Head:     c.head,
 		TTL:      time.Duration(leaseTTL),
 		Mutation: s.Controller,
@@ -102,10 +105,22 @@ func (c *candidate) host() *coordinator.Host {
 }
 
 func (c *candidate) see() coordinator.View {
-	v := coordinator.View{Heads: append([]mq.Head(nil), c.view.heads...), Nodes: c.view.nodes}
+	v := coordinator.View{Heads: append([]mq.Head(nil), c.view.heads...), Nodes: c.view.nodes,
+		Copied: map[mq.StoreID]map[mq.SegmentID]bool{}}
 	for _, r := range c.view.reports {
 		v.Flagged = append(v.Flagged, r.flagged...)
 		v.Asked = append(v.Asked, r.asked...)
+		v.Opening = append(v.Opening, r.opening...)
+		v.Copied[r.store] = map[mq.SegmentID]bool{}
+		for _, id := range r.copied {
+			v.Copied[r.store][id] = true
+		}
+	}
+	v.Forced = map[mq.PartitionID]*coordinator.Force{}
+	for _, h := range v.Heads {
+		if f, ok := c.view.forces[h.Partition]; ok && h.Open != nil && h.Open.ID == f.segment {
+			v.Forced[h.Partition] = &f.Force
+		}
 	}
 	return v
 }
@@ -127,12 +142,12 @@ func (c *candidate) ask(m coordinator.Member, id mq.SegmentID, seal bool, done f
 		case id == 0:
 			answer(lognode.State{})
 		case seal:
-			n.run.Seal(id, func(st lognode.State) {
+			n.run.Seal(id, nil, func(st lognode.State) {
 				answer(st)
 				s.crashBehind(n)
 			})
 		default:
-			n.run.Probe(id, answer)
+			n.run.Probe(id, nil, answer)
 		}
 	}, func(res any, ok bool) {
 		if c.life.gen == gen {

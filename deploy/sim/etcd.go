@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/splashdam/splashdam/coordinator/simulate"
@@ -20,6 +21,7 @@ type etcd struct {
 	nextID   mq.SegmentID
 	nodes    map[string]lease
 	reports  map[mq.StoreID]report
+	forces   map[mq.PartitionID]force
 	reign    int   // of which controller the lease is, -1 for none
 	reignEnd int64 // when it ends
 	watchers []*watcher
@@ -28,6 +30,7 @@ type etcd struct {
 	late    int64 // until then no lease ends
 	unknown int64 // until then many outcomes are unknown
 	onOpen  func(old, next mq.Head)
+	onLost  func(h mq.Head, seg *mq.Segment, held mq.Position, by string)
 }
 
 type lease struct {
@@ -36,14 +39,22 @@ type lease struct {
 }
 
 type report struct {
-	flagged, asked []mq.SegmentID
-	expires        int64
+	flagged, asked, opening, copied []mq.SegmentID
+	store                           mq.StoreID
+	expires                         int64
+}
+
+// force is an operator's wish about an open segment; see meta.Force.
+type force struct {
+	segment mq.SegmentID
+	simulate.Force
 }
 
 // view is one state of etcd.
 type view struct {
 	revision int64
 	heads    []mq.Head
+	forces   map[mq.PartitionID]force
 	nodes    []simulate.Member
 	reports  []report
 }
@@ -68,7 +79,7 @@ func (e *etcd) watch(p *process, take func(v *view)) *watcher {
 }
 
 func (e *etcd) snapshot() *view {
-	v := &view{revision: e.revision, heads: slices.Clone(e.heads)}
+	v := &view{revision: e.revision, heads: slices.Clone(e.heads), forces: maps.Clone(e.forces)}
 	for _, name := range nodeNames {
 		if l, ok := e.nodes[name]; ok {
 			v.nodes = append(v.nodes, l.member)
@@ -158,6 +169,46 @@ func (e *etcd) openSegment(h mq.Head, displaced *mq.Segment) (opened bool, revis
 	return true, h.Revision
 }
 
+// recordLost is meta.RecordLost.
+func (e *etcd) recordLost(h mq.Head, seg *mq.Segment, held mq.Position, by string) {
+	have := e.find(h.Partition)
+	if have.Revision != h.Revision {
+		return
+	}
+	next, ok := h.Lose(mq.Hole{From: held, To: seg.DataEnd(), Segment: seg.ID, By: by})
+	if !ok {
+		return
+	}
+	if h.Last == nil || h.Last.ID != seg.ID {
+		list := e.sealed[h.Partition]
+		i := slices.IndexFunc(list, func(s mq.Segment) bool { return s.ID == seg.ID })
+		if i < 0 || !slices.Equal(list[i].Replicas, seg.Replicas) || !slices.Equal(list[i].Adding, seg.Adding) {
+			return
+		}
+		list = slices.Clone(list)
+		list[i].Held = &held
+		e.sealed[h.Partition] = list
+	}
+	next.Revision = e.revision + 1
+	*have = next
+	e.onLost(next, seg, held, by)
+	e.changed()
+}
+
+// changeReplicas is meta.ChangeReplicas, of a partition's last sealed segment.
+func (e *etcd) changeReplicas(p mq.PartitionID, id mq.SegmentID, change func(*mq.Segment) bool) {
+	have := e.find(p)
+	if have.Last == nil || have.Last.ID != id {
+		return
+	}
+	last := *have.Last
+	if !change(&last) {
+		return
+	}
+	have.Last, have.Revision = &last, e.revision+1
+	e.changed()
+}
+
 // chain is a partition's sealed segments, oldest first, the newest included.
 func (e *etcd) chain(p mq.PartitionID) []mq.Segment {
 	out := slices.Clone(e.sealed[p])
@@ -180,10 +231,10 @@ func (e *etcd) keep(m simulate.Member) {
 }
 
 func (e *etcd) report(store mq.StoreID, r report) {
-	r.expires = e.s.now + leaseTTL
+	r.store, r.expires = store, e.s.now+leaseTTL
 	old := e.reports[store]
 	e.reports[store] = r
-	if !slices.Equal(old.asked, r.asked) || !slices.Equal(old.flagged, r.flagged) {
+	if !slices.Equal(old.asked, r.asked) || !slices.Equal(old.opening, r.opening) || !slices.Equal(old.copied, r.copied) || !slices.Equal(old.flagged, r.flagged) {
 		e.changed()
 	}
 }

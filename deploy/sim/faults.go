@@ -12,8 +12,8 @@ type fault struct {
 	happen func(s *Sim)
 }
 
-// faults are all kinds. Only one node's disk, the victim's, ever forgets or changes what was durable: two copies of two
-// that are gone are gone.
+// faults are all kinds. Only one node's disk, the victim's, forgets or changes what was durable by itself: two copies of
+// two that are gone are gone. Where all may, an operator gives up what is lost.
 var faults = []fault{
 	{"crash of a node", 6, func(s *Sim) { s.restartLater(s.anyNode(), s.between(50*millisecond, 5*second)) }},
 	{"crash of all nodes", 1, func(s *Sim) {
@@ -64,10 +64,40 @@ var faults = []fault{
 	}},
 	{"lost directory", 1, func(s *Sim) {
 		if n := s.victim; n.wiped < 2 {
-			s.restartLater(n, s.between(50*millisecond, 2*second))
-			n.wiped++
-			n.disk = lognode.NewDisk(mq.StoreID(n.name + "." + string(rune('0'+n.wiped))))
+			n.wipe()
 		}
+	}},
+	{"suffix lost behind a seal", 2, func(s *Sim) { s.sealLoss = s.now + s.between(second, 8*second) }},
+	{"all holders damaged", 1, func(s *Sim) {
+		s.beyond = true
+		c := s.anyNode().anySegment()
+		if c == nil {
+			return
+		}
+		for _, n := range s.nodes {
+			for _, other := range n.disk.Segments() {
+				if other.Segment.ID == c.Segment.ID {
+					s.restartLater(n, s.between(50*millisecond, 2*second))
+					other.LoseSuffix()
+				}
+			}
+		}
+	}},
+	{"all directories lost", 1, func(s *Sim) {
+		if s.beyond = true; s.nodes[0].wiped+s.nodes[1].wiped+s.nodes[2].wiped > 3 {
+			return
+		}
+		for _, n := range s.nodes {
+			n.wipe()
+		}
+	}},
+	{"partition forced without need", 1, func(s *Sim) {
+		s.beyond = true
+		store := mq.StoreID("")
+		if s.chance(50) {
+			store = s.anyNode().disk.Store
+		}
+		s.force(s.etcd.heads[s.rng.IntN(partitions)].Partition, store, s.chance(50))
 	}},
 	{"clock jump", 2, func(s *Sim) { p := s.anyProcess(); p.offset += s.between(-10*second, 10*second) }},
 	{"unknown outcomes of etcd", 2, func(s *Sim) { s.etcd.unknown = s.now + s.between(second, 6*second) }},
@@ -114,6 +144,13 @@ var faults = []fault{
 	}},
 }
 
+// wipe gives a node an empty directory.
+func (n *node) wipe() {
+	n.sim.restartLater(n, n.sim.between(50*millisecond, 2*second))
+	n.wiped++
+	n.disk = lognode.NewDisk(mq.StoreID(n.name + "." + string(rune('0'+n.wiped))))
+}
+
 func (s *Sim) anyNode() *node       { return s.nodes[s.rng.IntN(len(s.nodes))] }
 func (s *Sim) anyProcess() *process { return s.processes[s.rng.IntN(len(s.processes))] }
 
@@ -133,6 +170,27 @@ func (s *Sim) crashBehind(n *node) {
 			s.restartLater(n, s.between(5*millisecond, 300*millisecond))
 			n.watch.lag = s.now + s.between(200*millisecond, 4*second)
 		})
+	}
+}
+
+// loseBehind is told of a sealed segment: if only the victim has its end, that may be gone in the same moment.
+func (s *Sim) loseBehind(seg *mq.Segment, end mq.Position) {
+	if s.sealLoss <= s.now || seg.Base == end {
+		return
+	}
+	var only *lognode.Stored
+	for _, n := range s.nodes {
+		for _, c := range n.disk.Segments() {
+			if c.Segment.ID == seg.ID && !c.Damaged && !c.Tail.Before(end) {
+				if only = c; n != s.victim {
+					return
+				}
+			}
+		}
+	}
+	if only != nil {
+		s.restartLater(s.victim, s.between(5*millisecond, 3*second))
+		only.LoseSuffix()
 	}
 }
 
@@ -177,14 +235,22 @@ func (s *Sim) chaos(until int64) {
 	s.heal()
 }
 
+// beyond are the kinds after which an operator may have to give something up. Few seeds have them, because an operator
+// also hides what should have come back by itself.
+var beyond = map[string]bool{"all holders damaged": true, "all directories lost": true, "partition forced without need": true}
+
 // wanted says whether a seed has a kind of fault: half of them, or what the configuration says.
 func (s *Sim) wanted(name string) bool {
+	kinds := 50
+	if beyond[name] {
+		kinds = 7
+	}
 	for _, o := range s.Only {
 		if o == name {
 			return true
 		}
 	}
-	return len(s.Only) == 0 && s.chance(50)
+	return len(s.Only) == 0 && s.chance(kinds)
 }
 
 // heal ends all trouble and starts what is down; consumers behave from here on.
@@ -192,7 +258,7 @@ func (s *Sim) heal() {
 	s.trace("the faults are over")
 	s.calm = true
 	clear(s.net.cut)
-	s.sealCrash = 0
+	s.sealCrash, s.sealLoss = 0, 0
 	s.etcd.away, s.etcd.late, s.etcd.unknown = 0, 0, 0
 	for _, p := range s.processes {
 		p.slow, p.lossy = 0, 0 // one that is frozen stays so: what waits for it must come in order

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -52,6 +53,12 @@ func (n *node) boot() {
 	n.every(250*millisecond, n.report)
 	n.every(200*millisecond, n.beat)
 	n.every(3*second, func() { n.run.Tidy() })
+	looks := 0
+	n.every(2*second, func() {
+		if looks++; n.view != nil {
+			n.run.Repair(n.view.heads, looks%5 == 2)
+		}
+	})
 	n.every(second, func() { // somebody notices that the disk failed, and starts the node again
 		if n.disk.Failed() {
 			n.sim.restartLater(n, n.sim.between(100*millisecond, 3*second))
@@ -92,6 +99,8 @@ func (n *node) host() *lognode.Host {
 		Connected:    func(to mq.StoreID) bool { st := n.streamTo(to); return st != nil && st.up },
 		Call:         n.call,
 		Chain:        n.chain,
+		RecordLost:   n.recordLost,
+		Force:        n.force,
 		WantSeal:     func(id mq.SegmentID, _ string) { n.asks[id] = true },
 		Fault:        func(err error) { s.fail("%s: %v", n.name, err) },
 		Groups:       s.groups,
@@ -215,6 +224,32 @@ func (n *node) chain(p mq.PartitionID, done func(mq.Head, []mq.Segment, bool)) {
 	})
 }
 
+func (n *node) recordLost(h mq.Head, seg mq.Segment, held mq.Position, forced bool, done func(error)) {
+	by := ""
+	if forced {
+		by = operator
+	}
+	e := n.sim.etcd
+	e.do(n.process, func() any { e.recordLost(h, &seg, held, by); return nil }, func(_ any, ok bool) {
+		if !ok {
+			done(errors.New("the outcome is unknown"))
+			return
+		}
+		done(nil)
+	})
+}
+
+func (n *node) force(p mq.PartitionID, open mq.SegmentID, done func(*lognode.Force, bool)) {
+	e := n.sim.etcd
+	e.do(n.process, func() any { return e.forces[p] }, func(res any, ok bool) {
+		if f, _ := res.(force); ok && f.segment == open {
+			done(&lognode.Force{Store: f.Store, Empty: f.Empty}, true)
+			return
+		}
+		done(nil, ok)
+	})
+}
+
 func (n *node) keepAlive() {
 	if n.healthy() {
 		m := coordinator.Member{Name: n.name, Incarnation: n.run.Identity()}
@@ -233,6 +268,7 @@ func (n *node) report() {
 			r.asked = append(r.asked, h.Open.ID)
 		}
 	}
+	r.opening, r.copied = n.run.Opening(n.view.heads), n.run.Copied(n.view.heads)
 	slices.Sort(r.asked)
 	store := n.disk.Store
 	n.sim.etcd.do(n.process, func() any { n.sim.etcd.report(store, r); return nil }, func(any, bool) {})

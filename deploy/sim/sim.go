@@ -41,7 +41,9 @@ type Result struct {
 	Repeated  int // deliveries beyond the first of a message to a group
 	Zombies   int // deliveries of acked messages by leaders that did not know yet that they were none
 	Segments  int // openings
-	Holes     int // partitions that wait because a range is in no replica (R6); nothing in it was acknowledged
+	Holes     int // ranges recorded as lost without an operator: nothing in them was acknowledged (R6)
+	Forced    int // ranges recorded as lost because an operator said so
+	Gone      int // acknowledged messages in those
 }
 
 // Sim is one run.
@@ -59,8 +61,10 @@ type Sim struct {
 	faults    map[string]int
 	enabled   map[string]bool
 	victim    *node // the only one whose disk may forget
+	beyond    bool  // faults took away what may have been acknowledged
 	calm      bool  // faults are over
 	sealCrash int64 // until then a node that answers a seal or a creation may crash
+	sealLoss  int64 // until then the victim may lose the end of a segment that is only there
 	openings  int
 	err       error
 }
@@ -86,7 +90,8 @@ func Run(seed uint64, c Config) Result {
 		s.final()
 	}
 	return Result{Err: s.err, Nanos: s.now, Events: s.ran, Faults: s.faults, Published: s.check.published,
-		Delivered: s.check.delivered, Repeated: s.check.repeated, Zombies: s.check.zombies, Holes: s.check.holes, Segments: s.openings}
+		Delivered: s.check.delivered, Repeated: s.check.repeated, Zombies: s.check.zombies, Holes: s.check.holes, Forced: s.check.forces, Gone: s.gone(),
+		Segments: s.openings}
 }
 
 func (s *Sim) fail(format string, args ...any) {
@@ -111,9 +116,9 @@ func (s *Sim) newProcess(name string) *process {
 func (s *Sim) build() {
 	s.net = &network{s: s.scheduler, cut: map[[2]int]int64{}}
 	s.etcd = &etcd{s: s.scheduler, net: s.net, proc: s.newProcess("etcd"), sealed: map[mq.PartitionID][]mq.Segment{},
-		nodes: map[string]lease{}, reports: map[mq.StoreID]report{}, reign: -1, revision: 1}
+		nodes: map[string]lease{}, reports: map[mq.StoreID]report{}, forces: map[mq.PartitionID]force{}, reign: -1, revision: 1}
 	s.etcd.proc.start()
-	s.etcd.onOpen = s.opened
+	s.etcd.onOpen, s.etcd.onLost = s.opened, s.lost
 	s.check = newChecker(s)
 	for i := range partitions {
 		s.etcd.heads = append(s.etcd.heads, mq.Head{Partition: mq.PartitionID{Topic: topic, Number: uint32(i)}, Replicas: 3,
@@ -132,6 +137,7 @@ func (s *Sim) build() {
 		s.ctls[i].boot()
 	}
 	s.etcd.tick()
+	s.operate()
 	s.newClients()
 }
 
@@ -161,12 +167,48 @@ func (s *Sim) look() {
 func (s *Sim) opened(old, next mq.Head) {
 	s.openings++
 	end := next.Open.Base
+	if n := len(next.Holes); n > len(old.Holes) { // it begins further on, because an operator forced it
+		end = next.Holes[n-1].From
+		s.check.forced(next.Partition)
+	}
 	if old.Open != nil {
 		s.trace("partition %d: segment %d ends at %s, segment %d led by %s of %d", next.Partition.Number, old.Open.ID, end,
 			next.Open.ID, next.Open.Leader, len(next.Open.Replicas))
-		s.check.ended(old.Open, end)
+		s.check.ended(old.Open, end, next.Open.Base)
+		s.loseBehind(old.Open, end)
 	}
 	if old.Open == nil && end != (mq.Position{}) || old.Last != nil && end.Before(old.Last.End) {
 		s.fail("I5: partition %d: segment %d begins at %s after %+v", next.Partition.Number, next.Open.ID, end, old.Last)
 	}
+}
+
+// lost is told of every range that was recorded as lost by a leader. Without an operator nothing in it was acknowledged.
+func (s *Sim) lost(h mq.Head, seg *mq.Segment, held mq.Position, by string) {
+	s.trace("partition %d: segment %d up to %s is lost from %s on (%q)", h.Partition.Number, seg.ID, seg.DataEnd(), held, by)
+	if by != "" {
+		s.check.forced(h.Partition)
+		return
+	}
+	s.check.holes++
+	for at := range s.check.acked {
+		if at.partition == h.Partition && held.Offset <= at.offset && at.offset < seg.DataEnd().Offset {
+			s.fail("R6: offset %d of partition %d was acknowledged and is recorded as lost", at.offset, h.Partition.Number)
+		}
+	}
+}
+
+// excused says whether an offset is in a range that an operator gave up.
+func (s *Sim) excused(at place) bool {
+	hole, ok := s.etcd.find(at.partition).Lost(at.offset)
+	return ok && hole.By != ""
+}
+
+// gone counts the acknowledged messages that operators gave up.
+func (s *Sim) gone() (n int) {
+	for at := range s.check.acked {
+		if s.excused(at) {
+			n++
+		}
+	}
+	return n
 }

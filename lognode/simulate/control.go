@@ -4,8 +4,8 @@ import (
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
-// Probe answers what this node knows of a segment and changes nothing.
-func (n *Node) Probe(id mq.SegmentID, answer func(State)) {
+// Probe answers what this node knows of a segment and changes nothing. fence is nil for a controller.
+func (n *Node) Probe(id mq.SegmentID, fence *Fence, answer func(State)) {
 	p := n.holder(id)
 	if p == nil {
 		answer(State{})
@@ -13,7 +13,7 @@ func (n *Node) Probe(id mq.SegmentID, answer func(State)) {
 	}
 	p.post(func() {
 		h := p.copies[id]
-		if s := n.disk.segments[id]; h == nil || h.damaged || s == nil || s.Damaged {
+		if s := n.disk.segments[id]; h == nil || h.damaged || s == nil || s.Damaged || !n.follows(fence) {
 			answer(State{})
 			return
 		}
@@ -21,8 +21,25 @@ func (n *Node) Probe(id mq.SegmentID, answer func(State)) {
 	})
 }
 
-// Seal stops a copy from taking entries, makes its flag durable and answers its tail (R2).
-func (n *Node) Seal(id mq.SegmentID, answer func(State)) {
+// Seal stops a copy from taking entries, makes its flag durable and answers its tail (R2). With a fence this store
+// follows no earlier leader from then on.
+func (n *Node) Seal(id mq.SegmentID, fence *Fence, answer func(State)) {
+	if fence == nil {
+		n.seal(id, answer)
+		return
+	}
+	if !n.follows(fence) {
+		answer(State{})
+		return
+	}
+	n.disk.add(func() error { n.disk.raise(fence.Partition, fence.Named); return nil }, func(err error) {
+		if err == nil {
+			n.seal(id, answer)
+		}
+	})
+}
+
+func (n *Node) seal(id mq.SegmentID, answer func(State)) {
 	p := n.holder(id)
 	if p == nil {
 		answer(State{})
@@ -60,8 +77,8 @@ func (n *Node) Seal(id mq.SegmentID, answer func(State)) {
 // Create makes a replica of a new segment durable. It serves only when etcd names it. made is false if this node saw
 // a later segment (R7).
 func (n *Node) Create(seg mq.Segment, revision int64, answer func(made bool)) {
-	seen := n.disk.named[seg.Partition]
-	if seg.ReplicaIndex(n.self.Store) < 0 || seg.Number < seen.number || revision < seen.revision {
+	said := mq.Named{Number: seg.Number, Revision: revision}
+	if seg.ReplicaIndex(n.self.Store) < 0 || !n.disk.named[seg.Partition].Follows(said) {
 		answer(false)
 		return
 	}
@@ -71,7 +88,7 @@ func (n *Node) Create(seg mq.Segment, revision int64, answer func(made bool)) {
 		if d.segments[seg.ID] == nil {
 			d.segments[seg.ID] = &Stored{Segment: seg, Tail: seg.Base, Last: seg.Base, mark: seg.Base}
 			d.ids = append(d.ids, seg.ID)
-			d.named[seg.Partition] = named{seg.Number, revision}
+			d.raise(seg.Partition, said)
 		}
 		return nil
 	}
@@ -105,6 +122,16 @@ func (n *Node) Tidy() {
 			})
 		})
 	}
+}
+
+// Opening are the open segments named by heads that this node leads and does not serve yet; for its report.
+func (n *Node) Opening(heads []mq.Head) (out []mq.SegmentID) {
+	for _, h := range heads {
+		if p := n.parts[h.Partition]; h.Open != nil && p != nil && p.lead != nil && !p.lead.serving && p.lead.seg.Segment().ID == h.Open.ID {
+			out = append(out, h.Open.ID)
+		}
+	}
+	return out
 }
 
 // Flags are the open segments named by heads on whose copies here a seal flag is; for the node's report.

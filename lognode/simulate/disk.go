@@ -38,12 +38,6 @@ type write struct {
 	done  func(error)
 }
 
-// named is the highest (number, revision) that this store saw named for a partition (R7).
-type named struct {
-	number   uint64
-	revision int64
-}
-
 // Disk is one store: what is durable, and what waits to be.
 type Disk struct {
 	Store mq.StoreID
@@ -51,7 +45,8 @@ type Disk struct {
 
 	segments map[mq.SegmentID]*Stored
 	ids      []mq.SegmentID // in the order of creation
-	named    map[mq.PartitionID]named
+	named    map[mq.PartitionID]mq.Named
+	gaveUp   map[mq.SegmentID]bool // of which a damaged copy was removed
 	pending  []write
 	syncing  int // how many of pending the sync under way covers
 	failed   bool
@@ -60,7 +55,7 @@ type Disk struct {
 
 // NewDisk is an empty directory with a new store id.
 func NewDisk(id mq.StoreID) *Disk {
-	return &Disk{Store: id, segments: map[mq.SegmentID]*Stored{}, named: map[mq.PartitionID]named{}}
+	return &Disk{Store: id, segments: map[mq.SegmentID]*Stored{}, named: map[mq.PartitionID]mq.Named{}, gaveUp: map[mq.SegmentID]bool{}}
 }
 
 // Segments are all copies, in the order of creation. They may be looked at, for checks, and not changed.
@@ -72,6 +67,13 @@ func (d *Disk) Segments() []*Stored {
 		}
 	}
 	return out
+}
+
+// raise keeps what was seen named, if it is more than before.
+func (d *Disk) raise(p mq.PartitionID, n mq.Named) {
+	if d.named[p].Less(n) {
+		d.named[p] = n
+	}
 }
 
 // Failed says whether a sync has failed since the start.
@@ -229,7 +231,7 @@ func (d *Disk) scan(id mq.SegmentID, from mq.Position, f func(e *mq.Entry, data 
 // resident says whether this disk can serve a sealed segment by itself.
 func (d *Disk) resident(s *mq.Segment) bool {
 	x := d.segments[s.ID]
-	return x != nil && !x.Damaged && !x.Tail.Before(s.End)
+	return x != nil && !x.Damaged && !x.Tail.Before(s.DataEnd())
 }
 
 // holding reads the entries with the messages from one offset to another, if all of them are here.

@@ -31,7 +31,7 @@ func (p *partition) offer(from mq.Incarnation, id mq.SegmentID, entries []mq.Ent
 				ack(ackFrame{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap})
 				return
 			case segment.Sealed:
-				ack(ackFrame{Segment: id, Tail: h.copy.Tail(), State: frame.AckSealed})
+				ack(ackFrame{Segment: id, Tail: h.copy.Acknowledged(), State: frame.AckSealed})
 				return
 			case segment.Refused:
 				ack(ackFrame{Segment: id, State: frame.AckRefused})
@@ -39,7 +39,7 @@ func (p *partition) offer(from mq.Incarnation, id mq.SegmentID, entries []mq.Ent
 			}
 		}
 		if h.copy.Tail() == h.copy.Queued() {
-			ack(ackFrame{Segment: id, Tail: h.copy.Tail()})
+			ack(ackFrame{Segment: id, Tail: h.copy.Acknowledged()})
 		}
 	})
 }
@@ -76,7 +76,7 @@ func (p *partition) copyDurable(h *held, next mq.Position, err error) {
 		if h.copy.Flagged() {
 			state = frame.AckSealed
 		}
-		h.ack(ackFrame{Segment: h.copy.Segment().ID, Tail: h.copy.Tail(), State: state})
+		h.ack(ackFrame{Segment: h.copy.Segment().ID, Tail: h.copy.Acknowledged(), State: state})
 	}
 	p.settle(h)
 }
@@ -103,12 +103,12 @@ func (p *partition) ask(from mq.Incarnation, id mq.SegmentID, ack func(ackFrame)
 		case h.copy.Segment().Leader != from:
 			ack(ackFrame{Segment: id, State: frame.AckRefused})
 		case h.copy.Sealing():
-			ack(ackFrame{Segment: id, Tail: h.copy.Tail(), State: frame.AckSealed})
+			ack(ackFrame{Segment: id, Tail: h.copy.Acknowledged(), State: frame.AckSealed})
 		default:
 			h.ack = ack
 			ack(ackFrame{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap})
 			if h.copy.Tail() == h.copy.Queued() { // or what it acknowledged on a stream that broke would count only with the next entry
-				ack(ackFrame{Segment: id, Tail: h.copy.Tail()})
+				ack(ackFrame{Segment: id, Tail: h.copy.Acknowledged()})
 			}
 		}
 	})
@@ -136,12 +136,12 @@ func (p *partition) beginSeal(id mq.SegmentID, settled func(known bool)) {
 
 // State is what a node knows of a segment; see replica.State.
 type State struct {
-	Known, Sealed, Leads, Committing bool
-	Tail                             mq.Position
+	Known, Sealed, Leads, Committing, Remade bool
+	Tail                                     mq.Position
 }
 
 func (p *partition) state(h *held) State {
-	s := State{Known: true, Sealed: h.copy.Flagged(), Tail: h.copy.Tail()}
+	s := State{Known: true, Sealed: h.copy.Flagged(), Tail: h.copy.Tail(), Remade: h.copy.Segment().Compared == 0}
 	if l := p.lead; l != nil && l.seg.Segment().ID == h.copy.Segment().ID && !l.seg.Sealed() {
 		s.Leads = true
 		s.Committing = p.quorate(l)

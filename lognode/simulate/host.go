@@ -5,7 +5,7 @@
 // under a scheduler. What decides is the real code (internal/segment, internal/delivery, internal/wheel,
 // shared/mq); the loop around it is written here again, thin, and calls the same functions in the same order as
 // internal/replica does. Where the two differ, internal/replica is right and this is a bug. Not modelled: bounds on
-// memory, retention, rolling schedules, reads by consumers of old messages, traces.
+// memory, retention, schedules, reads by consumers of old messages, traces.
 //
 // Four lines are ahead of internal/replica, because simulations found that they are needed: a follower that is asked for
 // its tail on a new stream acknowledges what is durable (ask); a leader whose own copy gets a decided end stops placing
@@ -41,6 +41,11 @@ type Host struct {
 	Call func(to mq.Replica, run func(n *Node, reply func(any)), done func(res any, ok bool))
 	// Chain is a linearizable read of a partition's key and its sealed segments, oldest first.
 	Chain func(p mq.PartitionID, done func(h mq.Head, sealed []mq.Segment, ok bool))
+	// RecordLost is the transaction that records what lies between held and the end of a sealed segment as lost. It
+	// compares the head's revision; an error that only says that it changed is nil, because the chain is read again.
+	RecordLost func(h mq.Head, s mq.Segment, held mq.Position, forced bool, done func(error))
+	// Force reads an operator's wish about an open segment that stands; nil if there is none.
+	Force func(p mq.PartitionID, open mq.SegmentID, done func(f *Force, ok bool))
 	// WantSeal asks the controller for a seal.
 	WantSeal func(s mq.SegmentID, reason string)
 	// Fault hears of a broken invariant.
@@ -60,6 +65,10 @@ type Mutation struct {
 	AnswerBeforeQueue bool // a seal is answered while entries wait for the disk, which are acknowledged after it
 	AnswerAtOnce      bool // producers are answered before commit
 	ResumeLeading     bool // a restarted leader goes on with its segment
+	NoFence           bool // a store answers leaders that came before one that judged what is lost
+	HoleTooEarly      bool // a range is lost although as many holders are away as acknowledge it
+	RemadeAnswers     bool // a copy that a repair made anew counts as one that never had more
+	JudgeByProbe      bool // what is lost is judged without sealing the copies
 }
 
 // Group is a group that every simulation can start with: from the first offset on.

@@ -4,50 +4,56 @@ import (
 	"fmt"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
-// read gets the entries of a sealed segment from a position to its end, from this disk or, if it has no whole copy,
+// read gets the entries of a sealed segment from a position to where they end, from this disk or, if it has no whole copy,
 // from another replica.
 func (p *partition) read(s mq.Segment, from mq.Position, done func([]mq.Entry, error)) {
-	var out []mq.Entry
-	if !from.Before(s.End) {
+	if !from.Before(s.DataEnd()) {
 		done(nil, nil)
 		return
 	}
 	if p.node.disk.resident(&s) {
-		if out, err := p.collect(s.ID, from, s.End); err == nil {
+		if out, err := p.collect(s.ID, from, s.DataEnd()); err == nil {
 			done(out, nil)
 			return
 		}
 	}
+	p.readRemote(s, from, done)
+}
+
+// readRemote asks one replica after the other. With an error it still gives what came.
+func (p *partition) readRemote(s mq.Segment, from mq.Position, done func([]mq.Entry, error)) {
+	var out []mq.Entry
+	end := s.DataEnd()
 	var ask func(i int)
 	ask = func(i int) {
 		for i < len(s.Replicas) && s.Replicas[i].Store == p.node.self.Store {
 			i++
 		}
-		if i == len(s.Replicas) {
-			done(nil, fmt.Errorf("no replica gives segment %d from %s", s.ID, from))
+		if i == len(s.Replicas) || !from.Before(end) {
+			var err error
+			if from.Before(end) {
+				err = lostHere(&s, from)
+			}
+			done(out, err)
 			return
 		}
 		p.node.host.Call(s.Replicas[i], func(n *Node, reply func(any)) {
-			got, err := n.partition(p.id).collect(s.ID, from, s.End)
-			if n.self.Store != s.Replicas[i].Store || err != nil {
+			got, _ := n.partition(p.id).collect(s.ID, from, end) // up to the damage, if there is any
+			if n.self.Store != s.Replicas[i].Store {
 				got = nil
 			}
 			reply(got)
 		}, func(res any, ok bool) {
 			got, _ := res.([]mq.Entry)
-			if !ok || len(got) == 0 || got[0].At != from {
-				ask(i + 1)
-				return
+			if ok && len(got) > 0 && got[0].At == from {
+				out = append(out, got...)
+				from = out[len(out)-1].Next()
 			}
-			out = append(out, got...)
-			if from = out[len(out)-1].Next(); from.Before(s.End) {
-				ask(i + 1)
-				return
-			}
-			done(out, nil)
+			ask(i + 1)
 		})
 	}
 	ask(0)
@@ -96,6 +102,9 @@ func (p *partition) load(o *loaded, done func(error)) {
 		parts, asOf, err := newestCheckpoint(all)
 		if o.machine = delivery.New(p.id); err == nil && parts != nil {
 			o.machine, asOf, err = delivery.LoadCheckpoint(p.id, parts)
+		}
+		if err == nil {
+			segment.Gaps(o.chain, o.base, o.machine.Hole)
 		}
 		if err == nil {
 			err = learnLanes(o.machine, all)
@@ -161,83 +170,4 @@ func newestCheckpoint(all []mq.Entry) (parts [][]byte, asOf mq.Position, err err
 		}
 	}
 	return nil, asOf, nil
-}
-
-// repairSuffix brings the last sealed segment to its quorum before anything is built on it. Copies that are gone for
-// good (the store answers unknown, or another store answers at its node's address) are not waited for: what the
-// survivors hold is all that there is, and it is whole up to the end (I2).
-func (p *partition) repairSuffix(s *mq.Segment, done func(error)) {
-	if s.Base == s.End {
-		done(nil)
-		return
-	}
-	seg := *s
-	tails := map[int]mq.Position{}
-	gone, left := 0, len(seg.Replicas)
-	for i, r := range seg.Replicas {
-		p.node.host.Call(r, func(n *Node, reply func(any)) {
-			if n.self.Store != r.Store {
-				reply(State{})
-				return
-			}
-			n.Probe(seg.ID, func(s State) { reply(s) })
-		}, func(res any, ok bool) {
-			switch st, _ := res.(State); {
-			case ok && st.Known:
-				tails[i] = st.Tail
-			case ok:
-				gone++
-			}
-			if left--; left == 0 {
-				p.spread(seg, tails, max(1, min(seg.Quorum, len(seg.Replicas)-gone)), done)
-			}
-		})
-	}
-}
-
-// spread copies the suffix to replicas that are behind until need of them hold it.
-func (p *partition) spread(s mq.Segment, tails map[int]mq.Position, need int, done func(error)) {
-	holders := 0
-	var behind []int
-	for i := range s.Replicas {
-		tail, known := tails[i]
-		switch {
-		case known && !tail.Before(s.End):
-			holders++
-		case known:
-			behind = append(behind, i)
-		}
-	}
-	if holders >= need {
-		done(nil)
-		return
-	}
-	if len(behind) == 0 {
-		done(fmt.Errorf("segment %d up to %s is on %d of %d replicas needed", s.ID, s.End, holders, need))
-		return
-	}
-	i := behind[0]
-	p.read(s, tails[i], func(entries []mq.Entry, err error) {
-		if err != nil {
-			done(err)
-			return
-		}
-		raw := make([][]byte, len(entries))
-		for k := range entries {
-			raw[k] = entries[k].AppendTo(nil)
-		}
-		p.node.host.Call(s.Replicas[i], func(n *Node, reply func(any)) {
-			if q := n.holder(s.ID); n.self.Store == s.Replicas[i].Store && q != nil {
-				q.copyEntries(s.ID, s.End, raw, func(known bool, tail mq.Position) { reply(State{Known: known, Tail: tail}) })
-				return
-			}
-			reply(State{})
-		}, func(res any, ok bool) {
-			st, _ := res.(State)
-			if delete(tails, i); ok && st.Known && !st.Tail.Before(s.End) {
-				tails[i] = st.Tail
-			}
-			p.spread(s, tails, need, done)
-		})
-	})
 }

@@ -19,6 +19,8 @@ type Node struct {
 	order []*partition
 	heard map[mq.StoreID]int64 // by the node's clock
 
+	repairing map[mq.SegmentID]bool
+
 	wheel  *wheel.Wheel
 	timers map[timerKey]*wheel.Timer
 	armed  int64 // when the wheel looks next, by the node's clock; 0 for never
@@ -33,7 +35,7 @@ type timerKey struct {
 func Start(h *Host, d *Disk) *Node {
 	d.start(h)
 	n := &Node{host: h, disk: d, self: mq.Incarnation{Store: d.Store, Boot: d.Boot}, parts: map[mq.PartitionID]*partition{},
-		heard: map[mq.StoreID]int64{}, wheel: wheel.New(h.Now()), timers: map[timerKey]*wheel.Timer{}}
+		heard: map[mq.StoreID]int64{}, repairing: map[mq.SegmentID]bool{}, wheel: wheel.New(h.Now()), timers: map[timerKey]*wheel.Timer{}}
 	for _, s := range d.Segments() {
 		n.adopt(s)
 	}
@@ -76,13 +78,23 @@ func (n *Node) holder(id mq.SegmentID) *partition {
 
 // SetHead tells the node what its view of etcd says of a partition.
 func (n *Node) SetHead(h mq.Head) {
+	said, named := h.Named()
+	if named && !n.disk.named[h.Partition].Follows(said) {
+		return // etcd's word is older than what this store has seen (R7)
+	}
 	if n.parts[h.Partition] != nil || names(&h, n.self.Store) {
 		n.partition(h.Partition).setHead(h)
+		if n.disk.named[h.Partition].Less(said) { // a full queue: the next view comes
+			n.disk.add(func() error { n.disk.raise(h.Partition, said); return nil }, func(error) {})
+		}
+		if h.Last != nil && len(h.Last.Adding) > 0 && h.Last.ReplicaIndex(n.self.Store) < 0 {
+			n.repairOne(h.Last)
+		}
 	}
 }
 
 func names(h *mq.Head, store mq.StoreID) bool {
-	return h.Open != nil && h.Open.ReplicaIndex(store) >= 0 || h.Last != nil && h.Last.ReplicaIndex(store) >= 0
+	return h.Open != nil && h.Open.ReplicaIndex(store) >= 0 || h.Last != nil && h.Last.Holds(store)
 }
 
 // Heard says that another node said something on either stream.

@@ -32,19 +32,12 @@ func (p *partition) setHead(h mq.Head) {
 
 func (p *partition) succeeded(l *leadership) {
 	h := p.head
-	var end *mq.Position
-	switch s := l.seg.Segment(); {
-	case h.Last != nil && h.Last.ID == s.ID:
-		end = &h.Last.End
-	case h.Open != nil && h.Open.Base == s.Base:
-		end = &h.Open.Base
-	}
 	cause := mqerr.New(mqerr.NotLeader, "the partition has another leader now")
 	if h.Open != nil {
 		cause.Leader = h.Open.LeaderNode()
 	}
-	if !l.serving || !p.mine(h.Open) || end == nil || *end != l.seg.Next() || !p.fresh(h.Open) {
-		p.resign(cause, end)
+	if !l.serving || !p.mine(h.Open) || !l.seg.Rolls(&h, p.fresh(h.Open)) {
+		p.resign(cause, segment.EndIn(&h, l.seg.Segment()))
 		return
 	}
 	next, err := p.newLeadership(h.Open, l.seg.Prev(), l.seg.Stamp())
@@ -62,7 +55,7 @@ func (p *partition) succeeded(l *leadership) {
 // fresh says whether the own copy can begin to be led: it may have been sealed before this node heard of it.
 func (p *partition) fresh(s *mq.Segment) bool {
 	h := p.copies[s.ID]
-	return h != nil && !h.damaged && !h.copy.Sealing() && h.copy.Queued() == s.Base
+	return h != nil && !h.damaged && h.copy.Fresh()
 }
 
 func (p *partition) mine(s *mq.Segment) bool { return s != nil && s.Leader == p.node.self }
@@ -90,7 +83,7 @@ func (p *partition) newLeadership(s *mq.Segment, prev mq.Position, stamp int64) 
 	if err != nil {
 		return nil, err
 	}
-	l := &leadership{seg: leader, followers: make([]*segment.Follower, len(s.Replicas))}
+	l := &leadership{seg: leader, began: p.node.host.True(), followers: make([]*segment.Follower, len(s.Replicas))}
 	for i := range s.Replicas {
 		if i != leader.Self() {
 			l.followers[i] = segment.NewFollower(s.Base)
@@ -102,6 +95,7 @@ func (p *partition) newLeadership(s *mq.Segment, prev mq.Position, stamp int64) 
 // loaded is what a new leader needs to serve.
 type loaded struct {
 	chain   []mq.Segment
+	base    mq.Position // of the open segment
 	machine *delivery.Machine
 	prev    mq.Position
 	stamp   int64
@@ -114,7 +108,7 @@ func (p *partition) tryOpen(l *leadership, kept *delivery.Machine, pause time.Du
 	if l.ended {
 		return
 	}
-	p.prepare(l.seg.Segment().ID, kept, func(o loaded, err error) {
+	p.prepare(l, kept, func(o loaded, err error) {
 		if err != nil {
 			p.why = err.Error()
 			p.node.host.After(pause, func() { p.tryOpen(l, kept, min(2*pause, time.Second)) })
@@ -124,33 +118,44 @@ func (p *partition) tryOpen(l *leadership, kept *delivery.Machine, pause time.Du
 	})
 }
 
-func (p *partition) prepare(id mq.SegmentID, kept *delivery.Machine, done func(loaded, error)) {
+func (p *partition) prepare(l *leadership, kept *delivery.Machine, done func(loaded, error)) {
+	id := l.seg.Segment().ID
 	p.node.host.Chain(p.id, func(head mq.Head, sealed []mq.Segment, ok bool) {
 		if !ok || head.Open == nil || head.Open.ID != id {
 			done(loaded{}, fmt.Errorf("segment %d is not known to be the open one", id))
 			return
 		}
-		o := loaded{chain: sealed, machine: kept}
-		load := func() {
-			if kept != nil {
-				done(o, nil)
-				return
-			}
-			p.load(&o, func(err error) { done(o, err) })
-		}
-		if head.Last == nil {
-			load()
-			return
-		}
-		p.repairSuffix(head.Last, func(err error) {
-			if err != nil {
+		o := loaded{chain: segment.AsHeld(sealed), base: head.Open.Base, machine: kept}
+		x := &suffix{p, &Fence{p.id, mq.Named{Number: head.Open.Number, Revision: head.Revision}}}
+		finish := func(err error) {
+			if err == nil || l.ended || p.node.host.True()-l.began <= int64(lossPatience) {
 				done(o, err)
 				return
 			}
-			load()
-		})
+			x.lost(head, sealed, func(judged error) {
+				if judged != nil {
+					err = fmt.Errorf("%w; %w", err, judged)
+				}
+				done(o, err)
+			})
+		}
+		load := func(err error) {
+			if err != nil || kept != nil {
+				finish(err)
+				return
+			}
+			p.load(&o, finish)
+		}
+		if head.Last == nil {
+			load(nil)
+			return
+		}
+		x.repair(head.Last, load)
 	})
 }
+
+// lossPatience is how long a leader looks for what it can't find before it judges whether that is lost.
+const lossPatience = 2 * time.Second
 
 func (p *partition) opened(l *leadership, o loaded) {
 	if p.lead != l || l.serving {

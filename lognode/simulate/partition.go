@@ -45,6 +45,7 @@ type held struct {
 
 type leadership struct {
 	seg       *segment.Leader
+	began     int64 // true time
 	serving   bool
 	ended     bool
 	machine   *delivery.Machine

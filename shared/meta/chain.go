@@ -169,23 +169,17 @@ func (s *Store) DropSegments(ctx context.Context, h mq.Head, oldest uint64) (mq.
 // lost (rule R6). h must be as read, with its Revision, by the leader of its open segment: nobody else may judge what
 // can't be found. PreconditionFailed if the head or the segment changed meanwhile. Returns the new head.
 func (s *Store) RecordLost(ctx context.Context, h mq.Head, seg mq.Segment, held mq.Position, by Force) (mq.Head, error) {
-	if len(h.Holes) >= mq.MaxHoles {
-		return h, mqerr.New(mqerr.ValidationFailed, "partition %s has %d recorded holes, which is the most", h.Partition, mq.MaxHoles)
-	}
 	if !held.Before(seg.DataEnd()) || held.Before(seg.Base) {
 		return h, mqerr.New(mqerr.Internal, "%s can't be lost from %s on, it has entries to %s", &seg, held, seg.DataEnd())
 	}
-	hole := mq.Hole{From: held, To: seg.DataEnd(), Segment: seg.ID, At: time.Now().UTC(), By: by.By, Node: by.Node}
-	h.Holes = append(slices.Clone(h.Holes), hole)
-	slices.SortFunc(h.Holes, func(a, b mq.Hole) int { return a.From.Compare(b.From) })
+	h, ok := h.Lose(mq.Hole{From: held, To: seg.DataEnd(), Segment: seg.ID, At: time.Now().UTC(), By: by.By, Node: by.Node})
+	if !ok {
+		return h, mqerr.New(mqerr.ValidationFailed, "partition %s has %d recorded holes, which is the most", h.Partition, mq.MaxHoles)
+	}
 	key := partitionKey(h.Partition)
 	cmps := []clientv3.Cmp{unchanged(key, h.Revision)}
 	var ops []clientv3.Op
-	if h.Last != nil && h.Last.ID == seg.ID {
-		last := *h.Last
-		last.Held = &held
-		h.Last = &last
-	} else {
+	if h.Last == nil || h.Last.ID != seg.ID {
 		var now mq.Segment
 		old := segmentKey(seg.Partition, seg.Number)
 		revision, err := s.get(ctx, old, &now)

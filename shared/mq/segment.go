@@ -148,6 +148,22 @@ type Head struct {
 	Revision int64 `json:"-"`
 }
 
+// Lose is the head with a hole recorded; if it is in the last sealed segment, with that one's Held too. false if the
+// head has as many holes as it may. The result shares nothing that changes with h.
+func (h Head) Lose(hole Hole) (Head, bool) {
+	if len(h.Holes) >= MaxHoles {
+		return h, false
+	}
+	h.Holes = append(slices.Clone(h.Holes), hole)
+	slices.SortFunc(h.Holes, func(a, b Hole) int { return a.From.Compare(b.From) })
+	if h.Last != nil && h.Last.ID == hole.Segment {
+		last := *h.Last
+		last.Held = &hole.From
+		h.Last = &last
+	}
+	return h, true
+}
+
 // Lost says whether an offset lies in a recorded hole, and in which one.
 func (h *Head) Lost(offset uint64) (Hole, bool) {
 	for _, x := range h.Holes {

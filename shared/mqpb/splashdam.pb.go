@@ -548,6 +548,7 @@ type SegmentState struct {
 	// With known false: entries here are broken or missing, and tail is how far it is intact. That is no tail, and counts
 	// only where an operator goes on with what is left (R6), and for an end that was decided at or below it.
 	Damaged       bool `protobuf:"varint,8,opt,name=damaged,proto3" json:"damaged,omitempty"`
+	Remade        bool `protobuf:"varint,9,opt,name=remade,proto3" json:"remade,omitempty"` // a repair made the copy anew: what it lacks says nothing about what was acknowledged
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -634,6 +635,13 @@ func (x *SegmentState) GetLastStamp() int64 {
 func (x *SegmentState) GetDamaged() bool {
 	if x != nil {
 		return x.Damaged
+	}
+	return false
+}
+
+func (x *SegmentState) GetRemade() bool {
+	if x != nil {
+		return x.Remade
 	}
 	return false
 }
@@ -4713,7 +4721,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\"v\n" +
 	"\rProbeResponse\x12-\n" +
 	"\x04node\x18\x01 \x01(\v2\x19.splashdam.v1.IncarnationR\x04node\x126\n" +
-	"\bsegments\x18\x02 \x03(\v2\x1a.splashdam.v1.SegmentStateR\bsegments\"\xf1\x01\n" +
+	"\bsegments\x18\x02 \x03(\v2\x1a.splashdam.v1.SegmentStateR\bsegments\"\x89\x02\n" +
 	"\fSegmentState\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\x04R\asegment\x12\x14\n" +
 	"\x05known\x18\x02 \x01(\bR\x05known\x12*\n" +
@@ -4725,7 +4733,8 @@ const file_splashdam_proto_rawDesc = "" +
 	"committing\x12\x1d\n" +
 	"\n" +
 	"last_stamp\x18\a \x01(\x03R\tlastStamp\x12\x18\n" +
-	"\adamaged\x18\b \x01(\bR\adamaged\"l\n" +
+	"\adamaged\x18\b \x01(\bR\adamaged\x12\x16\n" +
+	"\x06remade\x18\t \x01(\bR\x06remade\"l\n" +
 	"\vSealRequest\x12\x1a\n" +
 	"\bsegments\x18\x01 \x03(\x04R\bsegments\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12)\n" +

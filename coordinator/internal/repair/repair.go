@@ -66,6 +66,20 @@ func Next(s *mq.Segment, c *Cluster) (replicas, adding []mq.Replica, changed boo
 	return replicas, append(adding, n.Replica), true
 }
 
+// Join chooses up to n nodes, one after the other as Choose does, that should copy a segment to become replicas of it.
+func Join(s *mq.Segment, n int, c *Cluster) (adding []mq.Replica) {
+	with := *s
+	for ; n > 0; n-- {
+		x, ok := Choose(&with, c)
+		if !ok {
+			break
+		}
+		adding = append(adding, x.Replica)
+		with.Adding = append(slices.Clone(s.Adding), adding...)
+	}
+	return adding
+}
+
 // Choose is the living node with the least load that does not hold the segment, in a zone of its own if there is one;
 // false if there is none.
 func Choose(s *mq.Segment, c *Cluster) (Node, bool) {

@@ -105,6 +105,36 @@ type Need struct {
 	Force    *Force
 }
 
+// Living counts the holders of a sealed segment that are registered and answer.
+func (c *Cluster) Living(s *mq.Segment) (n int) {
+	for _, r := range s.Holders() {
+		if _, ok := c.Alive[r.Store]; ok && !c.Suspect[r.Store] {
+			n++
+		}
+	}
+	return n
+}
+
+// suffixLate is how long after its opening a partition is still taken for one that may not serve yet, if its leader
+// does not say so itself.
+const suffixLate = int64(10 * time.Second)
+
+// LacksCopies says how many copies of a partition's last sealed segment should be made at once. The new leader brings the
+// end of that segment to a quorum before it serves (replication.md step 6), and fewer than a quorum of its holders
+// live. Waiting until they are taken for lost, as the repair of other sealed segments does, would take a minute. 0 if none
+// lives: there is nothing to copy from.
+func LacksCopies(h *mq.Head, c *Cluster, past History) int {
+	if h.Open == nil || h.Last == nil || h.Last.Base == h.Last.DataEnd() {
+		return 0
+	}
+	recent := past.Segment == h.Open.ID && past.Opened != 0 && c.Now-past.Opened < suffixLate
+	living := c.Living(h.Last)
+	if !c.Opening[h.Open.ID] && !recent || living == 0 {
+		return 0
+	}
+	return max(0, h.Last.Quorum-living)
+}
+
 // Degraded says whether fewer replicas of the open segment live than could.
 func Degraded(h *mq.Head, c *Cluster) bool {
 	if h.Open == nil {

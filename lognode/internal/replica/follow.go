@@ -70,7 +70,7 @@ func (p *Partition) Offer(from mq.Incarnation, id mq.SegmentID, entries []mq.Ent
 				ack(frame.Ack{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap})
 				return
 			case segment.Sealed:
-				ack(frame.Ack{Segment: id, Tail: h.copy.Tail(), State: frame.AckSealed})
+				ack(frame.Ack{Segment: id, Tail: h.copy.Acknowledged(), State: frame.AckSealed})
 				return
 			case segment.Refused:
 				ack(frame.Ack{Segment: id, State: frame.AckRefused})
@@ -78,7 +78,7 @@ func (p *Partition) Offer(from mq.Incarnation, id mq.SegmentID, entries []mq.Ent
 			}
 		}
 		if h.copy.Tail() == h.copy.Queued() { // all of it was here already
-			ack(frame.Ack{Segment: id, Tail: h.copy.Tail()})
+			ack(frame.Ack{Segment: id, Tail: h.copy.Acknowledged()})
 		}
 	})
 }
@@ -117,7 +117,7 @@ func (p *Partition) notWritten(h *held, w written, err error) {
 	p.settle(h)
 }
 
-// copyDurable moves a copy's tail and acknowledges it (never for copies: their leader has no stream here).
+// copyDurable moves a copy's tail and acknowledges it, but for what was copied.
 func (p *Partition) copyDurable(h *held, next mq.Position) {
 	if err := h.copy.Durable(next); err != nil {
 		if h.copy.End() != nil && h.copy.End().Before(next) {
@@ -131,7 +131,7 @@ func (p *Partition) copyDurable(h *held, next mq.Position) {
 		if h.copy.Flagged() {
 			state = frame.AckSealed
 		}
-		h.ack(frame.Ack{Segment: h.copy.Segment().ID, Tail: h.copy.Tail(), State: state})
+		h.ack(frame.Ack{Segment: h.copy.Segment().ID, Tail: h.copy.Acknowledged(), State: state})
 	}
 	p.settle(h)
 }
@@ -158,12 +158,12 @@ func (p *Partition) Ask(from mq.Incarnation, id mq.SegmentID, ack func(frame.Ack
 		case h.copy.Segment().Leader != from:
 			ack(frame.Ack{Segment: id, State: frame.AckRefused})
 		case h.copy.Sealing():
-			ack(frame.Ack{Segment: id, Tail: h.copy.Tail(), State: frame.AckSealed})
+			ack(frame.Ack{Segment: id, Tail: h.copy.Acknowledged(), State: frame.AckSealed})
 		default:
 			h.ack = ack
 			ack(frame.Ack{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap})
 			if h.copy.Tail() == h.copy.Queued() { // its acknowledgement may have been lost with the stream before
-				ack(frame.Ack{Segment: id, Tail: h.copy.Tail()})
+				ack(frame.Ack{Segment: id, Tail: h.copy.Acknowledged()})
 			}
 		}
 	})
@@ -198,6 +198,8 @@ func (p *Partition) BeginSeal(id mq.SegmentID, settled func(known bool)) {
 type State struct {
 	Known, Sealed, Leads, Committing bool
 	Tail                             mq.Position
+	// Remade: a repair made the copy anew; see segment.Found.
+	Remade bool
 }
 
 // Flagged says that the seal flag is durable, and answers the tail that goes with it.
@@ -230,7 +232,7 @@ func (p *Partition) ask(answer func(State), f func() State) {
 }
 
 func (p *Partition) state(h *held) State {
-	s := State{Known: true, Sealed: h.copy.Flagged(), Tail: h.copy.Tail()}
+	s := State{Known: true, Sealed: h.copy.Flagged(), Tail: h.copy.Tail(), Remade: h.copy.Segment().Compared == copyAnew}
 	if l := p.lead; l != nil && l.seg.Segment().ID == h.copy.Segment().ID && !l.seg.Sealed() {
 		s.Leads = true
 		s.Committing = p.quorate(l)

@@ -10,6 +10,7 @@ import (
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/footer"
 	"github.com/splashdam/splashdam/lognode/internal/schedule"
+	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/hedge"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -42,7 +43,7 @@ func (p *Partition) load(ctx context.Context, o *loaded) error {
 			return err
 		}
 	}
-	o.tellHoles()
+	segment.Gaps(o.chain, o.base, o.machine.Hole)
 	if parts != nil {
 		if err := p.learnLanes(ctx, o.chain, o.machine); err != nil {
 			return err
@@ -80,20 +81,6 @@ func (p *Partition) load(ctx context.Context, o *loaded) error {
 		})
 	}
 	return nil
-}
-
-// tellHoles tells the machine what is recorded as lost: what lies between the segments of the chain.
-func (o *loaded) tellHoles() {
-	if len(o.chain) == 0 { // all that there was before the open segment
-		o.machine.Hole(0, o.base.Offset)
-	}
-	for i := range o.chain {
-		next := o.base
-		if i+1 < len(o.chain) {
-			next = o.chain[i+1].Base
-		}
-		o.machine.Hole(o.chain[i].DataEnd().Offset, next.Offset)
-	}
 }
 
 // holds says whether a position is in a segment of the chain.

@@ -3,7 +3,6 @@ package replica
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -154,15 +153,6 @@ func openBackoff() backoff.BackOff {
 	return b
 }
 
-// asHeld is a chain for those who read it: a segment of which a range is lost ends where its entries do.
-func asHeld(chain []mq.Segment) []mq.Segment {
-	out := slices.Clone(chain)
-	for i := range out {
-		out[i].End, out[i].Held = out[i].DataEnd(), nil
-	}
-	return out
-}
-
 // loaded is what a new leader needs to serve.
 type loaded struct {
 	chain   []mq.Segment
@@ -184,7 +174,7 @@ func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.M
 	if head.Open == nil || head.Open.ID != id {
 		return loaded{}, fmt.Errorf("segment %d is not the open one any more", id)
 	}
-	o := loaded{chain: asHeld(chain), base: head.Open.Base, machine: kept}
+	o := loaded{chain: segment.AsHeld(chain), base: head.Open.Base, machine: kept}
 	x := p.suffixFor(&head)
 	if head.Last != nil {
 		err = x.repair(ctx, head.Last)

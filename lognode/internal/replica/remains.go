@@ -7,6 +7,7 @@ import (
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/schedule"
+	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
@@ -78,7 +79,7 @@ func (p *Partition) keepReadable(ctx context.Context) {
 	if !p.post(func() { known <- p.remains != nil && p.remains.of == head.Open.ID }) || <-known {
 		return
 	}
-	left, end, why := p.findRemains(ctx, &head, asHeld(chain))
+	left, end, why := p.findRemains(ctx, &head, segment.AsHeld(chain))
 	if why == nil {
 		return
 	}

@@ -22,7 +22,7 @@ func (p *Partition) Repair(ctx context.Context, s *mq.Segment, taken func(ctx co
 		}
 		p.log.Warn("a damaged copy is fetched anew", "segment", s.ID, "intact", info.Tail)
 		p.Drop(s.ID)
-		if err := p.env.Store.RemoveSegments([]mq.SegmentID{s.ID}); err != nil {
+		if err := p.env.Store.GiveUp(s.ID); err != nil {
 			return err
 		}
 		ok = false
@@ -62,6 +62,12 @@ func (p *Partition) Repair(ctx context.Context, s *mq.Segment, taken func(ctx co
 	}
 }
 
+// What copies that no controller had made say of the revision that they were compared with.
+const (
+	copyAnew  = int64(0)  // there was one before, which is gone: what this one lacks says nothing
+	copyFirst = int64(-1) // there was none: the store becomes a replica of a sealed segment
+)
+
 // wholeElsewhere says whether another holder of a sealed segment has all of it.
 func (p *Partition) wholeElsewhere(ctx context.Context, s *mq.Segment) bool {
 	x := suffix{p: p, self: p.env.Store.Identity().Store}
@@ -77,7 +83,11 @@ func (p *Partition) wholeElsewhere(ctx context.Context, s *mq.Segment) bool {
 // recreate makes an empty copy that takes only copies.
 func (p *Partition) recreate(s *mq.Segment) error {
 	fresh := *s
-	fresh.Sealed, fresh.End, fresh.Adding, fresh.Compared = false, mq.Position{}, nil, 0
+	compared := copyAnew
+	if s.ReplicaIndex(p.env.Store.Identity().Store) < 0 && !p.env.Store.GaveUp(s.ID) {
+		compared = copyFirst
+	}
+	fresh.Sealed, fresh.End, fresh.Held, fresh.Adding, fresh.Compared = false, mq.Position{}, nil, nil, compared
 	if err := p.env.Store.CreateSegments([]mq.Segment{fresh}, 0); err != nil {
 		return err
 	}

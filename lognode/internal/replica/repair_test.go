@@ -23,6 +23,13 @@ type donor struct {
 	store *store.Store
 }
 
+// Probe says that it has the segment up to its own tail.
+func (d donor) Probe(_ context.Context, req *mqpb.ProbeRequest, _ ...grpc.CallOption) (*mqpb.ProbeResponse, error) {
+	info, ok := d.store.Segment(mq.SegmentID(req.Segments[0]))
+	return &mqpb.ProbeResponse{Node: mqpb.FromIncarnation(d.store.Identity()), Segments: []*mqpb.SegmentState{{Segment: req.Segments[0],
+		Known: ok && !info.Damaged, Tail: mqpb.FromPosition(info.Tail)}}}, nil
+}
+
 func (d donor) Client(mq.StoreID) (mqpb.LogNodeClient, error) { return d, nil }
 
 func (d donor) ReadSegment(_ context.Context, req *mqpb.ReadSegmentRequest, _ ...grpc.CallOption) (*mqpb.ReadSegmentResponse, error) {
@@ -87,7 +94,7 @@ func TestRepairMakesCopiesWhole(t *testing.T) {
 	}{{"a copy that is behind", 7}, {"an empty copy", 0}, {"no copy", -1}, {"a whole copy", 40}} {
 		t.Run(had.name, func(t *testing.T) {
 			from, here := openStore(t), openStore(t)
-			seg := mq.Segment{ID: 5, Partition: testPartition, Number: 1, Quorum: 2, Leader: from.Identity(),
+			seg := mq.Segment{ID: 5, Partition: testPartition, Number: 1, Quorum: 2, Leader: from.Identity(), Compared: 1,
 				Replicas: []mq.Replica{{Store: from.Identity().Store}, {Store: here.Identity().Store}}}
 			for _, s := range []*store.Store{from, here} {
 				if s == here && had.entries < 0 {
@@ -136,6 +143,35 @@ func TestRepairMakesCopiesWhole(t *testing.T) {
 			if err := here.Verify(seg.ID); err != nil {
 				t.Fatal(err)
 			}
+			state := make(chan State, 1)
+			p.Probe(seg.ID, func(s State) { state <- s })
+			if s := <-state; s.Remade != (had.entries < 0) {
+				t.Fatalf("made anew: %v", s.Remade)
+			}
 		})
+	}
+}
+
+// A damaged copy is given up only when another node says that it has the segment whole: else it may be all that is left.
+func TestRepairKeepsTheOnlyCopy(t *testing.T) {
+	from, here := openStore(t), openStore(t)
+	seg := mq.Segment{ID: 5, Partition: testPartition, Number: 1, Quorum: 2, Leader: from.Identity(), Compared: 1,
+		Replicas: []mq.Replica{{Store: from.Identity().Store}, {Store: here.Identity().Store}}}
+	for _, s := range []*store.Store{from, here} {
+		if err := s.CreateSegments([]mq.Segment{seg}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, end := fill(t, here, &seg, 40)
+	fill(t, from, &seg, 39)
+	env := &Env{Log: slog.New(slog.DiscardHandler), Store: here, Peers: donor{store: from}, Metrics: NewMetrics(prometheus.NewRegistry())}
+	p := &Partition{env: env, id: testPartition, log: env.Log}
+	seg.Sealed, seg.End = true, end
+	if p.wholeElsewhere(t.Context(), &seg) {
+		t.Error("the other copy lacks an entry")
+	}
+	seg.End = mq.Position{Offset: 39}
+	if !p.wholeElsewhere(t.Context(), &seg) {
+		t.Error("the other copy is whole")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
@@ -222,5 +223,5 @@ func (p *Partition) dropInChain(ctx context.Context, open, first mq.SegmentID) (
 	if _, err := p.env.Chain.DropSegments(ctx, head, chain[1].Number); err != nil {
 		return nil, err
 	}
-	return asHeld(chain[1:]), nil
+	return segment.AsHeld(chain[1:]), nil
 }

@@ -103,7 +103,7 @@ func answered(r mq.Replica, node *mqpb.Incarnation, states []*mqpb.SegmentState)
 	if len(states) != 1 || node.GetStore() != string(r.Store) || !states[0].Known && !states[0].Damaged {
 		return segment.Found{}
 	}
-	return segment.Found{Tail: states[0].Tail.MQ(), Known: states[0].Known, Damaged: !states[0].Known}
+	return segment.Found{Tail: states[0].Tail.MQ(), Known: states[0].Known, Damaged: !states[0].Known, Remade: states[0].Remade}
 }
 
 // ownCopy is what this store says of its copy to somebody who acts for a later segment.

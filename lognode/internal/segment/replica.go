@@ -33,12 +33,16 @@ type Replica struct {
 	sealing bool // nothing is taken any more; the flag may not be durable yet
 	flagged bool // the seal flag is durable
 	end     *mq.Position
+	// streamed, once the end is decided, is up to where the copy may hold what came over the leader's stream: what is
+	// behind it was copied.
+	streamed mq.Position
 }
 
 // NewReplica takes up a copy as the disk has it. prev is the position of the last entry on disk (any value if
 // there is none).
 func NewReplica(seg mq.Segment, tail, prev mq.Position, flagged bool, end *mq.Position) *Replica {
-	return &Replica{seg: seg, tail: tail, queued: tail, prev: prev, sealing: flagged || end != nil, flagged: flagged, end: end}
+	return &Replica{seg: seg, tail: tail, queued: tail, prev: prev, sealing: flagged || end != nil, flagged: flagged, end: end,
+		streamed: seg.Base} // with an end, what is on disk may have been copied
 }
 
 // Segment is what this is a copy of.
@@ -47,6 +51,16 @@ func (r *Replica) Segment() *mq.Segment { return &r.seg }
 // Tail is the durable tail, Queued the tail once the disk is done with what it was given.
 func (r *Replica) Tail() mq.Position   { return r.tail }
 func (r *Replica) Queued() mq.Position { return r.queued }
+
+// Acknowledged is the tail as far as the segment's leader may be told of it: what came over its stream. A copy is never
+// an acknowledgement (R1), not to a leader either that does not know that its segment has ended: another one may have
+// asked before the copy came, and recorded what nobody had as lost (R6).
+func (r *Replica) Acknowledged() mq.Position {
+	if r.end != nil && r.streamed.Before(r.tail) {
+		return r.streamed
+	}
+	return r.tail
+}
 
 // Flagged says whether the seal flag is durable, Sealing whether nothing is taken any more.
 func (r *Replica) Flagged() bool { return r.flagged }
@@ -120,14 +134,14 @@ func (r *Replica) SetEnd(end mq.Position) (cut bool, err error) {
 		return false, nil
 	}
 	r.sealing, r.end = true, &end
-	if end.Before(r.queued) {
+	if cut = end.Before(r.queued); cut {
 		r.queued = end
 		if end.Before(r.tail) {
 			r.tail = end
 		}
-		return true, nil
 	}
-	return false, nil
+	r.streamed = r.queued
+	return cut, nil
 }
 
 // End is the decided end, or nil.
@@ -141,5 +155,8 @@ func (r *Replica) Unqueue(at mq.Position) bool {
 		return false
 	}
 	r.queued, r.unsure, r.asked = at, true, true
+	if at.Before(r.streamed) {
+		r.streamed = at
+	}
 	return true
 }

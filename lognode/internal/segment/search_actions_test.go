@@ -1,6 +1,10 @@
 package segment
 
-import "github.com/splashdam/splashdam/shared/mq"
+import (
+	"fmt"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
 
 // What may happen.
 const (
@@ -26,6 +30,10 @@ const (
 	doTimeOut
 	doArrive
 	doDie
+	doProbe
+	doFence
+	doLose
+	doRemake
 )
 
 // rules are the budgets of a configuration and what of the protocol is changed, nothing in the zero value.
@@ -36,6 +44,8 @@ type rules struct {
 	unknown              bool // transactions may have an unknown outcome
 	removal              bool // R5
 	refusals             bool // full disks
+	lacking              bool // it begins where a new leader lacks what only one holder has
+	holes                bool // R6: what is lost may be judged, and lost copies are made anew
 
 	oneAnswerFewer   bool // than |replicas| - q + 1
 	flagForgotten    bool // by a crash
@@ -46,6 +56,11 @@ type rules struct {
 	removeNoRevision bool // R5 without the revision
 	leaderResumes    bool // after a restart
 	shortIsBelieved  bool // a replica that silently lost a suffix
+	copiesCount      bool // a copy after the end is decided is acknowledged to a leader that does not know that
+	noFence          bool // stores answer leaders before the one that judged what is lost
+	judgedByProbe    bool // what is lost, without sealing the copies
+	holeTooEarly     bool // with as many holders away as acknowledge
+	remadeAnswers    bool // a copy made anew counts as one that never had more
 }
 
 // successors emits every state that can follow w. emit returns false to stop.
@@ -87,6 +102,9 @@ func (s *search) leaderSteps(w *world, slot int, emit func(*world, step) bool) {
 		y.serve(slot, n)
 		emit(y, step{doServe, uint8(slot), uint8(n), 0})
 	}
+	if s.holes {
+		s.suffixSteps(w, slot, x.leader(), emit)
+	}
 	if !x.leads {
 		return
 	}
@@ -108,11 +126,19 @@ func (s *search) leaderSteps(w *world, slot int, emit func(*world, step) bool) {
 // before it is on a quorum.
 func (s *search) mayServe(w *world, slot, n int) bool {
 	x := &w.links[slot]
-	p := &x.reps[n]
-	if !x.answers(n) || p.r.Sealing() || p.r.Queued() != x.seg.Base || uint64(w.boots[n]) != x.seg.Leader.Boot {
+	if !s.named(w, slot, n) {
 		return false
 	}
+	if s.holes {
+		return w.enough(x)
+	}
 	return w.suffixHeld(x)
+}
+
+// named says whether a node's run is the leader of a segment that it can still begin to lead.
+func (s *search) named(w *world, slot, n int) bool {
+	x := &w.links[slot]
+	return x.answers(n) && x.reps[n].r.Fresh() && uint64(w.boots[n]) == x.seg.Leader.Boot
 }
 
 func (w *world) suffixHeld(x *chainLink) bool {
@@ -136,8 +162,8 @@ func (w *world) serve(slot, n int) {
 		last := &w.links[x.prev]
 		prev = last.at(last.index(last.end) - 1)
 		for m := range nodes {
-			if last.answers(m) && !last.reps[m].r.Tail().Before(last.end) {
-				w.acknowledge(last, last.end, last.reps[m].held)
+			if last.answers(m) && !last.reps[m].r.Tail().Before(x.open.target) {
+				w.acknowledge(last, x.open.target, last.reps[m].held)
 				break
 			}
 		}
@@ -199,12 +225,18 @@ func (w *world) acknowledge(x *chainLink, to mq.Position, contents [perSegment]u
 	if x.acked.Before(to) {
 		x.acked = to
 	}
+	if x.hole && x.held.Before(to) {
+		w.broken = fmt.Sprintf("R6: %s is acknowledged, which is recorded as lost from %s on", to, x.held)
+	}
 }
 
 // replicaSteps: receiving, syncing, losing a suffix, learning the end, copies, removal.
 func (s *search) replicaSteps(w *world, slot, n int, emit func(*world, step) bool) {
 	x := &w.links[slot]
 	p := &x.reps[n]
+	if s.holes {
+		s.remakeSteps(w, slot, n, emit)
+	}
 	if !p.known {
 		return
 	}

@@ -58,6 +58,9 @@ func (c *codec) world(w *world) {
 	for i := range w.boots {
 		c.byte(&w.boots[i])
 	}
+	for i := range w.fences {
+		c.byte(&w.fences[i])
+	}
 	faults := w.crashes | w.lies<<2 | w.wipes<<4
 	c.byte(&faults)
 	w.crashes, w.lies, w.wipes = faults&3, faults>>2&3, faults>>4&3
@@ -98,7 +101,7 @@ func (c *codec) controller(k *controller) {
 }
 
 func (c *codec) link(x *chainLink, slot int) {
-	var set, leader, boot, compared uint8
+	var set, leader, boot, compared, number uint8
 	prev := uint8(x.prev + 1)
 	if c.writing {
 		for n := range nodes {
@@ -107,6 +110,7 @@ func (c *codec) link(x *chainLink, slot int) {
 			}
 		}
 		leader, boot, compared = uint8(x.leader()), uint8(x.seg.Leader.Boot), uint8(x.seg.Compared)
+		number = uint8(x.seg.Number)
 	}
 	base := x.seg.Base
 	c.byte(&x.state)
@@ -115,6 +119,7 @@ func (c *codec) link(x *chainLink, slot int) {
 	c.byte(&leader)
 	c.byte(&boot)
 	c.byte(&compared)
+	c.byte(&number)
 	c.pos(&base)
 	c.pos(&x.end)
 	c.pos(&x.acked)
@@ -122,7 +127,14 @@ func (c *codec) link(x *chainLink, slot int) {
 		c.byte(&x.mem[k])
 	}
 	if x.prev = int8(prev) - 1; !c.writing {
-		x.seg = segmentOf(slot, base, set, int(leader), boot, compared)
+		x.seg = segmentOf(slot, number, base, set, int(leader), boot, compared)
+	}
+	c.bits(&x.hole)
+	c.pos(&x.held)
+	c.pos(&x.open.target)
+	c.pos(&x.open.held)
+	for _, b := range []*uint8{&x.open.whole, &x.open.judged, &x.open.own} {
+		c.byte(b)
 	}
 	c.leader(x)
 	for n := range nodes {
@@ -152,6 +164,7 @@ func (c *codec) replica(x *chainLink, p *replica) {
 	ended := r.end != nil
 	// What the leader was asked already (r.asked) changes no verdict here: entries are offered in order only.
 	c.bits(&p.known, &p.damaged, &p.removing, &p.lost, &r.sealing, &r.flagged, &ended, &r.unsure)
+	c.bits(&p.remade)
 	if c.pos(&p.ack); !p.known {
 		return
 	}
@@ -168,6 +181,7 @@ func (c *codec) replica(x *chainLink, p *replica) {
 		}
 		c.pos(&end)
 		r.end = &positions[code(end)]
+		c.pos(&r.streamed)
 	}
 	if !c.writing {
 		r.seg = x.seg

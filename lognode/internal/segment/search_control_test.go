@@ -137,7 +137,7 @@ func (w *world) decide(c int, end mq.Position, leader int, set uint8) {
 	k.phase, k.slot, k.made, k.end = creating, w.next, 0, end
 	k.answered, k.tails = 0, [nodes]mq.Position{}
 	x := &w.links[w.next]
-	x.state, x.seg = proposed, segmentOf(int(w.next), end, set, leader, w.boots[leader], k.rev)
+	x.state, x.seg = proposed, segmentOf(int(w.next), uint8(w.links[k.seg].seg.Number)+1, end, set, leader, w.boots[leader], k.rev)
 	w.next++
 }
 
@@ -148,6 +148,7 @@ func (s *search) openSteps(w *world, c int, emit func(*world, step) bool) {
 		if x.holds(n) && k.made>>n&1 == 0 { // in any one order: nobody looks at a replica that no chain names, but R5
 			y := s.next(w)
 			y.ctls[c].made |= 1 << n
+			y.fences[n] = max(y.fences[n], uint8(x.seg.Number))
 			y.links[k.slot].reps[n] = replica{known: true, r: *NewReplica(x.seg, x.seg.Base, x.seg.Base, false, nil)}
 			emit(y, step{doCreate, uint8(c), uint8(n), 0})
 			return
@@ -169,8 +170,7 @@ func (s *search) openSteps(w *world, c int, emit func(*world, step) bool) {
 	}
 }
 
-// swap is the transaction: sealed(end), and the next is open. An empty segment is replaced, not chained. Swaps
-// that compare an older revision can't be applied any more.
+// swap is the transaction: sealed(end), and the next is open. An empty segment is replaced, not chained.
 func (w *world) swap(seg, slot int, end mq.Position) {
 	x, next := &w.links[seg], &w.links[slot]
 	x.state, x.end = sealed, end
@@ -179,8 +179,19 @@ func (w *world) swap(seg, slot int, end mq.Position) {
 		x.state, next.prev = replaced, x.prev
 	}
 	next.state = open
+	if next.prev >= 0 {
+		last := &w.links[next.prev]
+		if next.open.target = last.end; last.hole {
+			next.open.target = last.held
+		}
+	}
 	w.cur = uint8(slot)
 	w.rev++
+	w.landed()
+}
+
+// landed: transactions that compare an older revision can't be applied any more.
+func (w *world) landed() {
 	for i := range w.ctls {
 		if w.ctls[i].flying {
 			w.ctls[i].flying = false

@@ -31,6 +31,14 @@ func (s *search) describe(w *world, st step) string {
 		return fmt.Sprintf("n%d copies %s of segment %d from n%d", n, x.reps[n].r.Queued(), st.slot, st.x)
 	case doReadEtcd:
 		return fmt.Sprintf("n%d reads etcd: segment %d is not named", n, st.slot)
+	case doProbe:
+		return fmt.Sprintf("n%d tells the leader of segment %d that it has the one before up to %s", n, st.slot, x.open.target)
+	case doFence:
+		return fmt.Sprintf("n%d is asked by the leader of segment %d to seal the one before and to follow nobody earlier", n, st.slot)
+	case doLose:
+		return fmt.Sprintf("n%d, which leads segment %d, records the one before as lost from %s on", n, st.slot, x.open.held)
+	case doRemake:
+		return fmt.Sprintf("n%d makes its copy of segment %d anew, empty", n, st.slot)
 	case doRemove:
 		return fmt.Sprintf("n%d removes segment %d", n, st.slot)
 	}

@@ -67,11 +67,20 @@ type search struct {
 	buf     []byte
 	arena   []byte
 	answers map[mq.StoreID]mq.Position // scratch of ended
+	holders []Found                    // scratch of lose
 
 	scratch world
 	found   string // the violation
 	foundAt int32
 	every   bool // all states were visited, not only the first ones
+}
+
+// first is the world in which the search begins.
+func (s *search) first() *world {
+	if s.lacking {
+		return lackingWorld()
+	}
+	return firstWorld()
 }
 
 func newSearch(r rules, most int) *search {
@@ -96,7 +105,7 @@ func (s *search) keep(b []byte) []byte {
 
 // run returns the violation, or "" if there was none among the states visited.
 func (s *search) run() string {
-	s.buf = encode(firstWorld(), s.buf)
+	s.buf = encode(s.first(), s.buf)
 	s.seen.add(maphash.Bytes(s.seed, s.buf))
 	s.parents, s.steps = []int32{-1}, []uint32{0}
 	s.waiting = [][]byte{s.keep(s.buf)}
@@ -146,7 +155,7 @@ func (s *search) trace() (lines []string) {
 	for i := s.foundAt; i > 0; i = s.parents[i] {
 		way = append([]step{unpack(s.steps[i])}, way...)
 	}
-	w := firstWorld()
+	w := s.first()
 	for i, st := range way {
 		text := s.describe(w, st)
 		taken := false

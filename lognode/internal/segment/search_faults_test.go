@@ -9,7 +9,7 @@ func (s *search) diskSteps(w *world, slot, n int, emit func(*world, step) bool) 
 	p := &x.reps[n]
 	if p.r.Tail().Before(p.r.Queued()) {
 		y := s.next(w)
-		y.durable(slot, n, x.at(x.index(p.r.Tail())+1))
+		s.durable(y, slot, n, x.at(x.index(p.r.Tail())+1))
 		emit(y, step{doDurable, uint8(slot), uint8(n), 0})
 	}
 	if s.refusals && n != x.leader() && p.r.Tail().Before(p.r.Queued()) {
@@ -30,9 +30,8 @@ func (s *search) diskSteps(w *world, slot, n int, emit func(*world, step) bool) 
 	}
 }
 
-// durable moves a copy's tail and sends the acknowledgement: the leader hears its own at once. The loop
-// acknowledges a copied entry too when a leader's stream is still there; R1 holds because its end is decided.
-func (w *world) durable(slot, n int, tail mq.Position) {
+// durable moves a copy's tail and sends the acknowledgement: the leader hears its own at once.
+func (s *search) durable(w *world, slot, n int, tail mq.Position) {
 	x := &w.links[slot]
 	p := &x.reps[n]
 	if err := p.r.Durable(tail); err != nil {
@@ -40,7 +39,9 @@ func (w *world) durable(slot, n int, tail mq.Position) {
 		return
 	}
 	if n != x.leader() {
-		p.ack = p.r.Tail()
+		if p.ack = p.r.Acknowledged(); s.copiesCount {
+			p.ack = p.r.Tail()
+		}
 	} else if x.leads && !x.l.Next().Before(tail) {
 		w.hear(slot, x.self(n), p.r.Tail())
 	}

@@ -25,6 +25,10 @@ func TestSearchTheRules(t *testing.T) {
 		{"silent_loss", rules{lies: 1, controllers: 2, entries: [slots]int{1, 1, 1, 1}}},
 		{"silent_loss_and_crash", rules{lies: 1, crashes: 1, controllers: 1, entries: [slots]int{2, 1, 1, 1}}},
 		{"lost_directory", rules{wipes: 1, controllers: 2, entries: [slots]int{1, 1, 1, 1}}},
+		{"holes", rules{holes: true, lacking: true, controllers: 2, entries: [slots]int{1, 1, 1, 1}}},
+		{"holes_and_crash", rules{holes: true, lacking: true, crashes: 1, controllers: 1, entries: [slots]int{1, 1, 1, 1}}},
+		{"holes_after_silent_loss", rules{holes: true, lacking: true, lies: 1, controllers: 1, entries: [slots]int{1, 1, 1, 1}}},
+		{"holes_after_a_lost_directory", rules{holes: true, lacking: true, wipes: 1, controllers: 1, entries: [slots]int{1, 1, 1, 1}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -24,6 +24,7 @@ func TestWalkTheRules(t *testing.T) {
 		{"crashes", rules{refusals: true, crashes: 3, removal: true, unknown: true, controllers: 2, entries: full}},
 		{"silent_loss", rules{crashes: 1, lies: 1, removal: true, unknown: true, controllers: 2, entries: full}},
 		{"lost_directory", rules{crashes: 1, wipes: 1, removal: true, unknown: true, controllers: 2, entries: full}},
+		{"holes", rules{holes: true, crashes: 1, lies: 1, wipes: 1, removal: true, unknown: true, controllers: 2, entries: full}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +50,7 @@ func walk(r rules, seed uint64, longest int) (n int, last *world, err error) {
 	s := newSearch(r, 0)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var now, chosen world
-	firstWorld().copyTo(&now)
+	s.first().copyTo(&now)
 	var way []string
 	for n = 0; n < longest; n++ {
 		var took step
@@ -58,7 +59,7 @@ func walk(r rules, seed uint64, longest int) (n int, last *world, err error) {
 			// Faults are rare beside progress, or no walk gets anywhere.
 			weight := 8
 			switch st.kind {
-			case doCrash, doLoseSuffix, doWipe, doTimeOut, doDie:
+			case doCrash, doLoseSuffix, doWipe, doTimeOut, doDie, doFence:
 				weight = 1
 			}
 			if seen += weight; rng.IntN(seen) < weight {

@@ -33,6 +33,7 @@ type replica struct {
 	damaged  bool // the ledger says that something is missing: it answers unknown
 	removing bool // an etcd read said that it may be removed
 	lost     bool // a fault took durable entries of it: I2 does not count on this copy
+	remade   bool // a repair made it anew
 	r        Replica
 	// held are the contents of entries up to Queued; those up to Tail are durable.
 	held [perSegment]uint8
@@ -46,7 +47,10 @@ type chainLink struct {
 	seg   mq.Segment
 	prev  int8 // the last sealed segment before it in the chain, -1 for none
 	end   mq.Position
-	leads bool // the leader's loop runs
+	hole  bool // what lies between held and end is recorded as lost
+	held  mq.Position
+	open  opening // what its leader heard before it served
+	leads bool    // the leader's loop runs
 	l     Leader
 	tails [nodes]mq.Position // behind l.tails
 	mem   [perSegment]uint8  // what the leader placed
@@ -81,6 +85,7 @@ type world struct {
 	ctls                 [controllers]controller
 	cur, rev, next       uint8
 	boots                [nodes]uint8
+	fences               [nodes]uint8 // the highest segment number that each store saw named
 	crashes, lies, wipes uint8
 	said                 [saidCodes]uint8 // contents that were acknowledged, by the code of their position
 	broken               string           // what an operation itself found
@@ -164,8 +169,8 @@ func (x *chainLink) leader() int {
 }
 
 // segmentOf makes what a controller proposes: the creation record of a segment.
-func segmentOf(slot int, base mq.Position, set uint8, leader int, boot, compared uint8) mq.Segment {
-	return mq.Segment{ID: mq.SegmentID(slot + 1), Number: uint64(slot + 1), Base: base, Replicas: replicaSets[set], Quorum: 2,
+func segmentOf(slot int, number uint8, base mq.Position, set uint8, leader int, boot, compared uint8) mq.Segment {
+	return mq.Segment{ID: mq.SegmentID(slot + 1), Number: uint64(number), Base: base, Replicas: replicaSets[set], Quorum: 2,
 		Leader: mq.Incarnation{Store: storeNames[leader], Boot: uint64(boot)}, Compared: int64(compared)}
 }
 
@@ -176,8 +181,9 @@ func firstWorld() *world {
 	for i := range w.links {
 		w.links[i].prev = -1
 	}
-	x.state, x.seg = open, segmentOf(0, mq.Position{}, 7, 0, 0, 0)
+	x.state, x.seg = open, segmentOf(0, 1, mq.Position{}, 7, 0, 0, 0)
 	for n := range nodes {
+		w.fences[n] = 1
 		x.reps[n] = replica{known: true, r: *NewReplica(x.seg, x.seg.Base, x.seg.Base, false, nil)}
 	}
 	return w

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -14,6 +15,9 @@ type Found struct {
 	// Damaged: it is not known, as something that it had is broken or missing, but intact up to Tail. That says nothing of
 	// what it had.
 	Damaged bool
+	// Remade: a repair made the copy anew, from others. What it has counts, what it lacks says nothing: whatever it
+	// acknowledged before is gone with its former copy.
+	Remade bool
 }
 
 // Whole says whether the copy has everything up to an end.
@@ -48,8 +52,9 @@ type Force struct {
 
 // Lost judges how much of a sealed segment is left, if the rest may be recorded as lost (rule R6). found are what all
 // holders in the order of s.Holders() answered after each had sealed its copy and refused, for good, all leaders before
-// the one that asks. A damaged one counts only for an operator, who goes on with what is intact. below is false if nothing is lost. forced says that it is so only because of the operator's word
-// (nil if there is none). An error says why nothing may be recorded.
+// the one that asks. A damaged one counts only for an operator, who goes on with what is intact. below is false if nothing
+// is lost. forced says that it is so only because of the operator's word (nil if there is none). An error says why
+// nothing may be recorded.
 //
 // A range below the end that all but fewer than q holders lack was never acknowledged and never served: either takes q
 // holders, and one of them would have answered. Nothing can change that behind the answers: they are given after the
@@ -67,10 +72,10 @@ func Lost(s *mq.Segment, found []Found, force *Force) (held mq.Position, below, 
 				intact = f.Tail
 			}
 		}
-		switch {
-		case !f.Known && !f.Whole(s.DataEnd()):
+		if (!f.Known || f.Remade) && !f.Whole(s.DataEnd()) {
 			missing++
-		case held.Before(f.Tail):
+		}
+		if (f.Known || f.Whole(s.DataEnd())) && held.Before(f.Tail) {
 			held = f.Tail
 		}
 	}
@@ -82,7 +87,32 @@ func Lost(s *mq.Segment, found []Found, force *Force) (held mq.Position, below, 
 	case named && (left > 0 || force.Empty):
 		return intact, true, true, nil
 	}
-	return held, false, false, fmt.Errorf("%d of the %d holders of segment %d do not answer, or are damaged", missing, len(all), s.ID)
+	return held, false, false, fmt.Errorf("%d of the %d holders of segment %d do not answer, or have lost what they had", missing, len(all), s.ID)
+}
+
+// AsHeld is a chain for those who read it: a segment of which a range is lost ends where its entries do. It shares nothing
+// that changes with chain.
+func AsHeld(chain []mq.Segment) []mq.Segment {
+	out := slices.Clone(chain)
+	for i := range out {
+		out[i].End, out[i].Held = out[i].DataEnd(), nil
+	}
+	return out
+}
+
+// Gaps tells the offsets that are recorded as lost before the open segment's base: what lies between the entries of the
+// segments of a chain, and all that there was if the chain is empty. It also tells gaps of no offsets.
+func Gaps(chain []mq.Segment, base mq.Position, tell func(from, to uint64)) {
+	if len(chain) == 0 {
+		tell(0, base.Offset)
+	}
+	for i := range chain {
+		next := base
+		if i+1 < len(chain) {
+			next = chain[i+1].Base
+		}
+		tell(chain[i].DataEnd().Offset, next.Offset)
+	}
 }
 
 // EndIn is where a segment ended, according to a head that has another open one; nil if the head is so new that it does

@@ -18,6 +18,10 @@ func has(offset uint64) Found { return Found{Tail: mq.Position{Offset: offset}, 
 // broken is a damaged copy that is intact up to an offset.
 func broken(offset uint64) Found { return Found{Tail: mq.Position{Offset: offset}, Damaged: true} }
 
+func remade(offset uint64) Found {
+	return Found{Tail: mq.Position{Offset: offset}, Known: true, Remade: true}
+}
+
 func TestSpread(t *testing.T) {
 	away := Found{}
 	d := mq.Replica{Store: "d"}
@@ -77,6 +81,10 @@ func TestLost(t *testing.T) {
 		{"all are damaged or away", nil, []Found{away, broken(15), broken(12)}, any, 15, true},
 		{"he goes on with a damaged one", nil, []Found{away, away, broken(12)}, c, 12, true},
 		{"one that copies counts among the holders", []mq.Replica{d}, []Found{has(17), away, away, has(11)}, nil, 0, false},
+		{"one away, one had lost its copy and has a new one", nil, []Found{has(17), remade(10), away}, nil, 0, false},
+		{"two have lost their copies", nil, []Found{has(17), remade(17), remade(10)}, nil, 0, false},
+		{"two have lost theirs, and an operator says so", nil, []Found{has(15), remade(17), remade(10)}, any, 17, true},
+		{"one has lost its copy", nil, []Found{has(15), remade(17), has(10)}, nil, 17, false},
 		{"its copy may be all that is left", []mq.Replica{d}, []Found{has(17), has(11), away, has(20)}, nil, 0, false},
 	} {
 		s := sealedOf(x.adding...)
@@ -121,5 +129,45 @@ func TestRolls(t *testing.T) {
 		if got := l.Rolls(x.head, x.fresh); got != x.want {
 			t.Errorf("%s: %v", x.name, got)
 		}
+	}
+}
+
+// What was copied is never acknowledged to the segment's leader, though it may still be there and count (R1, R6).
+func TestCopiesAreNotAcknowledged(t *testing.T) {
+	at := func(offset uint64) mq.Position { return mq.Position{Offset: offset} }
+	seg := mq.Segment{ID: 5, Base: at(10), Leader: mq.Incarnation{Store: "a", Boot: 1}}
+	entry := func(offset uint64) *mq.Entry {
+		return &mq.Entry{Segment: 5, At: at(offset), Prev: at(offset - 1), Boot: 1, Count: 1}
+	}
+	r := NewReplica(seg, at(10), at(10), false, nil)
+	for _, o := range []uint64{10, 11} {
+		if v := r.Offer(entry(o), seg.Leader); v != Take {
+			t.Fatalf("offset %d: %d", o, v)
+		}
+	}
+	is := func(tail, acknowledged uint64) {
+		t.Helper()
+		if err := r.Durable(at(tail)); err != nil {
+			t.Fatal(err)
+		}
+		if r.Acknowledged() != at(acknowledged) || r.Tail() != at(tail) {
+			t.Fatalf("tail %s, acknowledged %s; want %d, %d", r.Tail(), r.Acknowledged(), tail, acknowledged)
+		}
+	}
+	is(11, 11)
+	if _, err := r.SetEnd(at(14)); err != nil {
+		t.Fatal(err)
+	}
+	if v := r.Copied(entry(12)); v != Take {
+		t.Fatalf("a copy: %d", v)
+	}
+	is(12, 12) // that one came on the stream
+	is(13, 12)
+	end := at(14)
+	if r := NewReplica(seg, at(13), at(12), true, &end); r.Acknowledged() != at(10) {
+		t.Fatalf("after a start %s is acknowledged: nobody knows how it came", r.Acknowledged())
+	}
+	if r := NewReplica(seg, at(13), at(12), true, nil); r.Acknowledged() != at(13) {
+		t.Fatalf("sealed, not ended: %s", r.Acknowledged())
 	}
 }

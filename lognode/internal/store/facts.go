@@ -32,6 +32,8 @@ type fact struct {
 	// was decided up to which it is intact.
 	Damage mq.SegmentID `json:"damage,omitempty"`
 	Mended mq.SegmentID `json:"mended,omitempty"`
+	// GaveUp is a segment of which this store removed a damaged copy to fetch it anew.
+	GaveUp mq.SegmentID `json:"gave_up,omitempty"`
 	// End is the decided end of segment ID.
 	ID  mq.SegmentID `json:"id,omitempty"`
 	End *mq.Position `json:"end,omitempty"`
@@ -62,6 +64,7 @@ type facts struct {
 	gen      uint64
 	segments map[mq.SegmentID]segmentFacts
 	named    map[mq.PartitionID]mq.Named
+	gaveUp   map[mq.SegmentID]bool // until the segment is removed for good
 }
 
 // factsRewriteBytes is how large the file may get beyond four times its content before it is written anew.
@@ -71,7 +74,8 @@ const factsRewriteBytes = 1 << 20
 // before anything else happens. Damage before the last frame is ErrFactsDamaged: a node that forgot a
 // seal or an end must not answer as if there had been none.
 func openFacts(dir string) (*facts, error) {
-	f := &facts{segments: map[mq.SegmentID]segmentFacts{}, named: map[mq.PartitionID]mq.Named{}}
+	f := &facts{segments: map[mq.SegmentID]segmentFacts{}, named: map[mq.PartitionID]mq.Named{},
+		gaveUp: map[mq.SegmentID]bool{}}
 	path := filepath.Join(dir, "facts")
 	_, statErr := os.Stat(path)
 	fresh := errors.Is(statErr, fs.ErrNotExist)
@@ -157,6 +161,9 @@ func (f *facts) apply(c fact) {
 		}
 	case c.Remove != 0:
 		delete(f.segments, c.Remove)
+		delete(f.gaveUp, c.Remove)
+	case c.GaveUp != 0:
+		f.gaveUp[c.GaveUp] = true
 	case c.Partition != nil:
 		if n := (mq.Named{Number: c.Number, Revision: c.Revision}); f.named[*c.Partition].Less(n) {
 			f.named[*c.Partition] = n
@@ -226,6 +233,9 @@ func (f *facts) content() []byte {
 		if s.damaged {
 			list = append(list, fact{Damage: id, Gen: s.gen})
 		}
+	}
+	for id := range f.gaveUp {
+		list = append(list, fact{GaveUp: id})
 	}
 	for p, n := range f.named {
 		list = append(list, fact{Partition: &p, Number: n.Number, Revision: n.Revision})

@@ -1,0 +1,175 @@
+package simulate
+
+import (
+	"fmt"
+
+	"github.com/splashdam/splashdam/lognode/internal/segment"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// Fence says for which segment of a partition somebody acts; see mqpb.Named. Nil is somebody who acts for none.
+type Fence struct {
+	Partition mq.PartitionID
+	mq.Named
+}
+
+// Force is an operator's word that a partition goes on with what is left.
+type Force = segment.Force
+
+// follows is replica.Env.Follows.
+func (n *Node) follows(f *Fence) bool {
+	return f == nil || n.host.Mutation.NoFence || n.disk.named[f.Partition].Admits(f.Number)
+}
+
+// suffix is the twin of replica's: what a new leader does about the sealed segments before its own.
+type suffix struct {
+	p     *partition
+	fence *Fence
+}
+
+// repair brings the last sealed segment to its quorum before anything is built on it.
+func (x *suffix) repair(s *mq.Segment, done func(error)) {
+	all := s.Holders()
+	x.ask(all, func(r mq.Replica, found func(segment.Found)) { x.tailOf(s, r, found) }, func(found []segment.Found) {
+		lacking, behind := segment.Spread(s, found)
+		x.spread(s, all, found, lacking, behind, done)
+	})
+}
+
+func (x *suffix) spread(s *mq.Segment, all []mq.Replica, found []segment.Found, lacking int, behind []int, done func(error)) {
+	if lacking == 0 {
+		done(nil)
+		for _, i := range behind { // beside
+			x.copyTo(s, all[i], found[i].Tail, func(error) {})
+		}
+		return
+	}
+	if len(behind) == 0 {
+		done(fmt.Errorf("segment %d up to %s lacks %d of %d copies", s.ID, s.DataEnd(), lacking, s.Quorum))
+		return
+	}
+	x.copyTo(s, all[behind[0]], found[behind[0]].Tail, func(err error) {
+		if err == nil {
+			lacking--
+		}
+		x.spread(s, all, found, lacking, behind[1:], done)
+	})
+}
+
+// ask asks all holders; one that does not answer in time is not known.
+func (x *suffix) ask(all []mq.Replica, one func(mq.Replica, func(segment.Found)), done func([]segment.Found)) {
+	found := make([]segment.Found, len(all))
+	left := len(all)
+	if left == 0 {
+		done(found)
+	}
+	for i, r := range all {
+		one(r, func(f segment.Found) {
+			found[i] = f
+			if left--; left == 0 {
+				done(found)
+			}
+		})
+	}
+}
+
+// call asks the node of a replica, if its store is still there.
+func (x *suffix) call(r mq.Replica, run func(n *Node, reply func(State)), found func(segment.Found)) {
+	x.p.node.host.Call(r, func(n *Node, reply func(any)) {
+		if n.self.Store != r.Store {
+			reply(State{})
+			return
+		}
+		run(n, func(s State) { reply(s) })
+	}, func(res any, _ bool) {
+		st, _ := res.(State)
+		found(segment.Found{Tail: st.Tail, Known: st.Known, Remade: st.Remade && !x.p.node.host.Mutation.RemadeAnswers})
+	})
+}
+
+func (x *suffix) tailOf(s *mq.Segment, r mq.Replica, found func(segment.Found)) {
+	x.call(r, func(n *Node, reply func(State)) { n.Probe(s.ID, x.fence, reply) }, found)
+}
+
+// sealedTail is tailOf for the judgement whether something is lost.
+func (x *suffix) sealedTail(s *mq.Segment, r mq.Replica, found func(segment.Found)) {
+	x.call(r, func(n *Node, reply func(State)) {
+		if n.host.Mutation.JudgeByProbe {
+			n.Probe(s.ID, x.fence, reply)
+			return
+		}
+		n.Seal(s.ID, x.fence, reply)
+	}, found)
+}
+
+// copyTo gives a holder what it lacks of a sealed segment.
+func (x *suffix) copyTo(s *mq.Segment, r mq.Replica, tail mq.Position, done func(error)) {
+	x.p.read(*s, tail, func(entries []mq.Entry, err error) {
+		if err != nil {
+			done(err)
+			return
+		}
+		raw := make([][]byte, len(entries))
+		for k := range entries {
+			raw[k] = entries[k].AppendTo(nil)
+		}
+		x.call(r, func(n *Node, reply func(State)) { n.copy(s.ID, x.fence, s.End, raw, reply) }, func(segment.Found) {
+			x.tailOf(s, r, func(f segment.Found) {
+				if !f.Whole(s.DataEnd()) {
+					done(fmt.Errorf("node %s has %s of segment %d after the copy", r.Node, f.Tail, s.ID))
+					return
+				}
+				done(nil)
+			})
+		})
+	})
+}
+
+// judge looks for what is left of a sealed segment and records the rest as lost, if that may be (segment.Lost).
+func (x *suffix) judge(head mq.Head, s *mq.Segment, force *Force, done func(error)) {
+	all := s.Holders()
+	x.ask(all, func(r mq.Replica, found func(segment.Found)) { x.sealedTail(s, r, found) }, func(found []segment.Found) {
+		judged := *s
+		if x.p.node.host.Mutation.HoleTooEarly {
+			judged.Quorum++
+		}
+		held, below, forced, err := segment.Lost(&judged, found, force)
+		if err != nil || !below {
+			done(err)
+			return
+		}
+		x.p.node.host.RecordLost(head, *s, held, forced, done)
+	})
+}
+
+// lost judges what a leader can't find: the last segment, and if an operator forces the partition, all others too.
+func (x *suffix) lost(head mq.Head, chain []mq.Segment, done func(error)) {
+	x.p.node.host.Force(x.p.id, head.Open.ID, func(force *Force, ok bool) {
+		if !ok {
+			done(fmt.Errorf("the wish to force can't be read"))
+			return
+		}
+		x.lostFrom(head, chain, len(chain)-1, force, done)
+	})
+}
+
+func (x *suffix) lostFrom(head mq.Head, chain []mq.Segment, i int, force *Force, done func(error)) {
+	over := head.Open == nil || head.Open.Number != x.fence.Number // somebody else's to judge
+	if i < 0 || i < len(chain)-1 && force == nil || over || len(chain) <= i {
+		done(nil)
+		return
+	}
+	x.judge(head, &chain[i], force, func(err error) {
+		if err != nil {
+			done(err)
+			return
+		}
+		x.p.node.host.Chain(x.p.id, func(h mq.Head, sealed []mq.Segment, ok bool) {
+			if !ok {
+				done(fmt.Errorf("the chain can't be read"))
+				return
+			}
+			x.lostFrom(h, sealed, i-1, force, done)
+		})
+	})
+}
