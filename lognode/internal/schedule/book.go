@@ -113,7 +113,7 @@ func (b *Book) Look(number uint64) (State, Wanted) {
 		return StateUnknown, w
 	}
 	if p, i := b.find(number); p != nil {
-		w.Due, w.At = p.due[i], p.at[p.where[i]]
+		w.Due, w.At = p.due[i], p.placeOf(i)
 		return StatePending, w
 	}
 	if _, ok := b.cancelled.get(number); ok {

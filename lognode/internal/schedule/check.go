@@ -63,7 +63,7 @@ func (p *page) check(key uint64) (near int, err error) {
 		}
 	}
 	for i, due := range p.due {
-		if int(p.where[i]) >= len(p.at) || p.at[p.where[i]].Before(p.low) {
+		if int(p.where[i]) >= len(p.at) || p.placeOf(i).Before(p.low) {
 			return 0, fmt.Errorf("place %d of %d, the lowest is %s", p.where[i], len(p.at), p.low)
 		}
 		if p.isNear(p.idx[i]) {

@@ -36,7 +36,7 @@ func (b *Book) List(after mq.Schedule, limit int) []Wanted {
 		for n, due := range p.due {
 			s := mq.Schedule{Number: p.number(n), Due: due}
 			if before(after, s) && before(s, bound) {
-				kept = append(kept, Wanted{s, p.at[p.where[n]]})
+				kept = append(kept, Wanted{s, p.placeOf(n)})
 			}
 		}
 		if len(kept) >= 2*limit+pageSize {
@@ -71,7 +71,7 @@ func (b *Book) Before(end mq.Position, limit int, dst []Wanted) []Wanted {
 			continue
 		}
 		for n := range p.idx {
-			if at := p.at[p.where[n]]; at.Before(end) {
+			if at := p.placeOf(n); at.Before(end) {
 				dst = append(dst, Wanted{mq.Schedule{Number: p.number(n), Due: p.due[n]}, at})
 			}
 		}

@@ -34,7 +34,7 @@ func (b *Book) Take(until int64, limit int, dst []Wanted) []Wanted {
 				continue
 			}
 			s := mq.Schedule{Number: p.number(n), Due: due}
-			dst = append(dst, Wanted{s, p.at[p.where[n]]})
+			dst = append(dst, Wanted{s, p.placeOf(n)})
 			p.setNear(p.idx[n], true)
 			heap.Push(&b.near, s)
 			b.taken++
