@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/shared/config"
+	"github.com/splashdam/splashdam/shared/link"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
@@ -72,6 +73,8 @@ type Config struct {
 	RecoverCluster string `name:"recover-cluster" help:"Id of a cluster whose coordinators lost their data, to be rebuilt."`
 	// Insecure allows addresses that other machines can reach: this version has no TLS between tiers.
 	Insecure bool `help:"Allow addresses that other machines can reach, without TLS."`
+	// Dial is for tests that cut the network; nil is plain TCP. It can't be set from outside.
+	Dial link.Dial `kong:"-" json:"-"`
 }
 
 // DefaultConfig is a single coordinator on the usual ports of this machine.

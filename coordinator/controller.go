@@ -36,7 +36,7 @@ func (c *Coordinator) control(ctx context.Context) {
 	c.figures.leads.Set(1)
 	defer c.figures.leads.Set(0)
 	k := &controller{
-		Coordinator: c, calls: seal.NewCalls(), book: newBook(), past: map[mq.PartitionID]seal.History{},
+		Coordinator: c, calls: seal.NewCalls(c.cfg.Dial), book: newBook(), past: map[mq.PartitionID]seal.History{},
 		moved: map[mq.PartitionID]int64{}, made: map[mq.TopicID]uint32{}, suspect: map[mq.StoreID]bool{},
 		// A new controller may be here because of trouble that also delays the nodes' leases.
 		calm: time.Now().Add(c.cfg.LeaseTTL),

@@ -112,7 +112,7 @@ func (k *controller) observe(now time.Time) seal.Cluster {
 		Now: now.UnixNano(), Alive: map[mq.StoreID]uint64{}, Suspect: k.suspect, Stormy: now.Before(k.calm),
 		Flagged: map[mq.SegmentID]bool{}, Asked: map[mq.SegmentID]bool{}, Opening: map[mq.SegmentID]bool{},
 		Moved: map[mq.PartitionID]bool{}, Drained: map[mq.StoreID]bool{}, Prefer: map[mq.PartitionID]mq.StoreID{},
-		Forced: map[mq.PartitionID]*seal.Force{},
+		Forced: map[mq.PartitionID]*seal.Force{}, Behind: map[mq.SegmentID][]mq.StoreID{},
 	}
 	for store, p := range k.book.nodes {
 		if p.live {
@@ -127,6 +127,9 @@ func (k *controller) observe(now time.Time) seal.Cluster {
 		mark(c.Flagged, r.SealFlags)
 		mark(c.Asked, r.SealWanted)
 		mark(c.Opening, r.Opening)
+		for _, b := range r.Behind {
+			c.Behind[b.Segment] = b.Stores
+		}
 	}
 	return c
 }

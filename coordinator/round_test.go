@@ -61,7 +61,7 @@ func roundOf(t *testing.T, f *fakeChains, targets []seal.Target) []seal.Outcome 
 	n := newFakeNode(t, "n", "s")
 	n.serve()
 	defer n.die()
-	calls := seal.NewCalls()
+	calls := seal.NewCalls(nil)
 	defer calls.Close()
 	r := seal.Round{Calls: calls, Chains: f.chains(), Log: testLog(t), Members: []seal.Member{{
 		Node: placement.Node{Name: "n", Store: "s"}, Addr: n.addr, Incarnation: mq.Incarnation{Store: "s", Boot: 1}, Live: true}}}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/shared/config"
+	"github.com/splashdam/splashdam/shared/link"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
@@ -50,6 +51,8 @@ type Config struct {
 	WebhooksAllowPrivate bool `help:"Let webhooks with allow_private reach loopback and private addresses."`
 	// Insecure allows listening beyond loopback although this version has no TLS and no API keys.
 	Insecure bool `help:"Allow addresses that other machines reach, without TLS."`
+	// Dial is for tests that cut the network; nil is plain TCP. It can't be set from outside.
+	Dial link.Dial `kong:"-" json:"-"`
 }
 
 // DefaultConfig is what a gateway uses where nothing else is said.

@@ -89,7 +89,7 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger, reg prometheus.Reg
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	store, err := meta.Connect(ctx, cfg.Etcd, log)
+	store, err := meta.Connect(ctx, cfg.Etcd, log, cfg.Dial.Options()...)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("gateway: %w", err), ln.Close())
 	}
@@ -130,7 +130,7 @@ func (g *Gateway) serve(ln net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.life, g.cancel = ctx, cancel
 	g.bus = bus.Connect(g.view, g.cfg.Name, g.log)
-	g.router = router.New(router.Config{Gateway: g.cfg.Name, Instance: g.instance, View: g.view, Look: g.bus.Look, Freed: g.accounts.freed, Log: g.log})
+	g.router = router.New(router.Config{Gateway: g.cfg.Name, Instance: g.instance, View: g.view, Look: g.bus.Look, Freed: g.accounts.freed, Dial: g.cfg.Dial, Log: g.log})
 	g.waits = waiter.New(waiter.Config{Most: g.cfg.MaxWaiting, Router: g.router, Bus: g.bus, Log: g.log})
 	g.listener = ln
 	g.server = &http.Server{

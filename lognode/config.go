@@ -9,6 +9,7 @@ import (
 	"github.com/splashdam/splashdam/lognode/internal/archive"
 	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/config"
+	"github.com/splashdam/splashdam/shared/link"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
@@ -38,6 +39,8 @@ type Config struct {
 	ArchiveURL string `name:"archive-url" help:"Bucket for what retention removes of topics with the setting archive (file:///mnt/archive, s3://bucket?region=eu-central-1, gs://bucket, azblob://container)."`
 	// Insecure allows addresses other than loopback: this version has no TLS between the tiers.
 	Insecure bool `help:"Allow addresses that other machines can reach, without TLS."`
+	// Dial is for tests that cut the network; nil is plain TCP. It can't be set from outside.
+	Dial link.Dial `kong:"-" json:"-"`
 }
 
 // DefaultConfig is a single node on this machine.

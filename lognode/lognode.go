@@ -88,7 +88,7 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 	if n.store, err = store.Open(n.cfg.store(), n.log, reg); err != nil {
 		return err
 	}
-	if n.meta, err = meta.Connect(ctx, n.cfg.Etcd, n.log); err != nil {
+	if n.meta, err = meta.Connect(ctx, n.cfg.Etcd, n.log, n.cfg.Dial.Options()...); err != nil {
 		return err
 	}
 	n.view = meta.NewView(n.meta, n.log)
@@ -100,7 +100,7 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 	n.peers = newPeers(n)
 	n.wants = newWants(n)
 	n.env = &replica.Env{Log: n.log, Store: n.store, Peers: n.peers, Chain: chain{n.meta, n.view}, Timers: replica.NewTimers(),
-		Cache: &replica.EntryCache{}, Wake: n.wakeGateways, WantSeal: n.wants.seal, Opening: n.wants.opens,
+		Cache: &replica.EntryCache{}, Wake: n.wakeGateways, WantSeal: n.wants.seal, Opening: n.wants.opens, Late: n.wants.lags,
 		Metrics: replica.NewMetrics(reg), SegmentBytes: n.cfg.SegmentBytes, SealHere: (&server{node: n}).Seal, LossPatience: lossPatience, Readers: make(chan struct{}, maxReaders)}
 	if n.cfg.ArchiveURL != "" {
 		if n.env.Archive, err = archive.Open(ctx, n.cfg.ArchiveURL, n.view.ClusterID()); err != nil {

@@ -38,7 +38,8 @@ const (
 
 // peers holds a stream to every other node: this node's entries go out on it, acknowledgements come back.
 type peers struct {
-	n *Node
+	n     *Node
+	began time.Time
 
 	mu      sync.Mutex
 	closed  bool
@@ -62,7 +63,7 @@ type peer struct {
 }
 
 func newPeers(n *Node) *peers {
-	return &peers{n: n, byStore: map[mq.StoreID]*peer{}, heard: map[mq.StoreID]*atomic.Int64{}, clocks: clocks.New()}
+	return &peers{n: n, began: time.Now(), byStore: map[mq.StoreID]*peer{}, heard: map[mq.StoreID]*atomic.Int64{}, clocks: clocks.New()}
 }
 
 // update takes up new nodes and new addresses. A node that etcd does not name now is kept: it may only have
@@ -106,7 +107,8 @@ func (ps *peers) replaced(node meta.Node) *peer {
 }
 
 func (ps *peers) dial(node meta.Node) (*peer, error) {
-	conn, err := grpc.NewClient(node.Addr, append(link.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	options := append(link.DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(node.Addr, append(options, ps.n.cfg.Dial.Options()...)...)
 	if err != nil {
 		return nil, err
 	}

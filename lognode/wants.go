@@ -1,6 +1,7 @@
 package lognode
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -20,14 +21,17 @@ type wants struct {
 	opening map[mq.SegmentID]time.Time
 	// added are segments that this node was to add and holds now; said until etcd lists it as a replica.
 	added map[mq.SegmentID]bool
-	wake  chan struct{}
+	// late are followers of segments led here that lack something for too long.
+	late map[mq.SegmentID][]mq.StoreID
+	wake chan struct{}
 }
 
 // openingLong is how long an opening must last before the controller hears of it: most are over sooner.
 const openingLong = 500 * time.Millisecond
 
 func newWants(n *Node) *wants {
-	return &wants{n: n, ask: map[mq.SegmentID]string{}, opening: map[mq.SegmentID]time.Time{}, added: map[mq.SegmentID]bool{}, wake: make(chan struct{}, 1)}
+	return &wants{n: n, ask: map[mq.SegmentID]string{}, opening: map[mq.SegmentID]time.Time{}, added: map[mq.SegmentID]bool{},
+		late: map[mq.SegmentID][]mq.StoreID{}, wake: make(chan struct{}, 1)}
 }
 
 // opens says that a segment begins to open here, or that it serves or is given up.
@@ -87,11 +91,18 @@ func (w *wants) run() {
 	}()
 	changes, cancel := w.n.view.Subscribe()
 	defer cancel()
-	said := ""
+	said, silent := "", ""
+	tick := time.NewTicker(silenceEvery)
+	defer tick.Stop()
 	for {
 		select {
 		case <-w.wake:
 		case <-changes:
+		case <-tick.C: // who falls silent makes no sound
+			was := silent
+			if silent = w.n.peers.silence(time.Now()); silent == was {
+				continue
+			}
 		case <-w.n.ctx.Done():
 			return
 		}
@@ -129,11 +140,16 @@ func (w *wants) report() (meta.Report, string) {
 	id := w.n.store.Identity()
 	r := meta.Report{Store: id.Store}
 	led := map[mq.SegmentID]bool{}
+	now := time.Now()
 	for _, h := range w.n.view.HeadsOf(id.Store) {
 		if h.Open == nil {
 			continue
 		}
-		led[h.Open.ID] = h.Open.Leader == id
+		if led[h.Open.ID] = h.Open.Leader == id; led[h.Open.ID] && len(r.Behind) < maxBehind {
+			if stores := w.behind(h.Open, now); len(stores) > 0 {
+				r.Behind = append(r.Behind, meta.Behind{Segment: h.Open.ID, Stores: stores})
+			}
+		}
 		if info, ok := w.n.store.Segment(h.Open.ID); ok && info.SealFlag {
 			r.SealFlags = append(r.SealFlags, h.Open.ID)
 		}
@@ -151,6 +167,11 @@ func (w *wants) report() (meta.Report, string) {
 			r.Opening = append(r.Opening, s)
 		}
 	}
+	for s := range w.late {
+		if !led[s] {
+			delete(w.late, s)
+		}
+	}
 	for s := range w.added {
 		r.Copied = append(r.Copied, s)
 	}
@@ -159,10 +180,11 @@ func (w *wants) report() (meta.Report, string) {
 	slices.Sort(r.SealFlags)
 	slices.Sort(r.SealWanted)
 	slices.Sort(r.Opening)
-	text, _ := json.Marshal(r)
-	if len(r.SealFlags)+len(r.SealWanted)+len(r.Opening)+len(r.Copied) == 0 {
+	slices.SortFunc(r.Behind, func(a, b meta.Behind) int { return cmp.Compare(a.Segment, b.Segment) })
+	if len(r.SealFlags)+len(r.SealWanted)+len(r.Opening)+len(r.Copied)+len(r.Behind) == 0 {
 		return r, ""
 	}
+	text, _ := json.Marshal(r)
 	return r, string(text)
 }
 

@@ -55,12 +55,19 @@ type Report struct {
 	SealFlags []mq.SegmentID `json:"seal_flags,omitempty"`
 	// SealWanted are segments that this node leads and asks to be sealed (size, age, own disk, clock).
 	SealWanted []mq.SegmentID `json:"seal_wanted,omitempty"`
-	// Behind are segments that this node leads and of which a replica is more than 10 s behind.
-	Behind []mq.SegmentID `json:"behind,omitempty"`
+	// Behind are segments that this node leads, with the replicas that are more than 10 s behind or silent; sooner, where
+	// fewer than a quorum answer.
+	Behind []Behind `json:"behind,omitempty"`
 	// Opening are segments that this node leads and does not serve yet: not a reason for suspicion.
 	Opening []mq.SegmentID `json:"opening,omitempty"`
 	// Copied are sealed segments that this node was to add (mq.Segment.Adding) and holds whole now.
 	Copied []mq.SegmentID `json:"copied,omitempty"`
+}
+
+// Behind names followers of a segment that its leader can't count on.
+type Behind struct {
+	Segment mq.SegmentID `json:"segment"`
+	Stores  []mq.StoreID `json:"stores"`
 }
 
 // Topic is the record of a topic under /topics/<name>.

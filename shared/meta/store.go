@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
@@ -39,7 +40,7 @@ type Store struct {
 
 // Connect makes a store that talks to the etcd members at endpoints (host:port). It does not wait for
 // them to answer: the first call does.
-func Connect(ctx context.Context, endpoints []string, log *slog.Logger) (*Store, error) {
+func Connect(ctx context.Context, endpoints []string, log *slog.Logger, options ...grpc.DialOption) (*Store, error) {
 	if len(endpoints) == 0 {
 		return nil, fmt.Errorf("meta: no etcd endpoints are given")
 	}
@@ -50,6 +51,7 @@ func Connect(ctx context.Context, endpoints []string, log *slog.Logger) (*Store,
 		DialTimeout:          0, // do not block
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 3 * time.Second,
+		DialOptions:          options,
 		Logger:               zap.NewNop(), // every failure comes back as an error
 	})
 	if err != nil {

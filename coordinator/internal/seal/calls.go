@@ -17,12 +17,13 @@ import (
 
 // Calls makes the control calls to log nodes. Safe for use by many goroutines.
 type Calls struct {
+	dial  link.Dial
 	mu    sync.Mutex
 	conns map[string]*grpc.ClientConn // by address
 }
 
-// NewCalls makes a Calls without connections; Close ends it.
-func NewCalls() *Calls { return &Calls{conns: map[string]*grpc.ClientConn{}} }
+// NewCalls makes a Calls without connections, to be opened with dial (nil is plain TCP); Close ends it.
+func NewCalls(dial link.Dial) *Calls { return &Calls{dial: dial, conns: map[string]*grpc.ClientConn{}} }
 
 // Close closes all connections; no call may run or follow.
 func (c *Calls) Close() { c.Keep(nil) }
@@ -45,7 +46,7 @@ func (c *Calls) node(addr string) (mqpb.LogNodeClient, error) {
 	conn := c.conns[addr]
 	if conn == nil {
 		var err error
-		conn, err = grpc.NewClient(addr, append(link.DialOptions(),
+		conn, err = grpc.NewClient(addr, append(append(link.DialOptions(), c.dial.Options()...),
 			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
 			// A node that comes back must be seen within the time of a failover.
 			grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second,

@@ -41,8 +41,10 @@ type Cluster struct {
 	Flagged map[mq.SegmentID]bool // from reports
 	Asked   map[mq.SegmentID]bool // from reports
 	Opening map[mq.SegmentID]bool // from reports
-	Takers  int                   // nodes that can take segments
-	Drained map[mq.StoreID]bool   // nodes that are to be emptied
+	// Behind are, by segment, the followers that its leader can't count on: late or silent. From reports.
+	Behind  map[mq.SegmentID][]mq.StoreID
+	Takers  int                 // nodes that can take segments
+	Drained map[mq.StoreID]bool // nodes that are to be emptied
 	// Prefer are the partitions of which another replica should lead.
 	Prefer map[mq.PartitionID]mq.StoreID
 	// Forced are the partitions whose open segments an operator wants sealed with however many replicas answer.
@@ -195,6 +197,8 @@ func reasonFor(h *mq.Head, c *Cluster, past History) Reason {
 		return Asked
 	case moving(h, c):
 		return Moving
+	case replaceable(h, c):
+		return Redundancy
 	case past.Degraded != 0 && c.Now >= past.Degraded+degraded:
 		return Redundancy
 	}
@@ -340,8 +344,8 @@ type Taker struct {
 }
 
 // Plan is the next segment of a partition, without an id yet, after the open one ended at end (ignored when there is
-// none). ok is false if too few takers are left.
-func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []Taker, prefer mq.StoreID, force *Force) (next mq.Segment, chosen placement.Choice, ok bool) {
+// none). ok is false if too few takers are left. blamed, which are not among the takers, do not lead.
+func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []Taker, prefer mq.StoreID, force *Force, blamed ...mq.StoreID) (next mq.Segment, chosen placement.Choice, ok bool) {
 	r := placement.Request{Partition: h.Partition, Replicas: h.Replicas, Quorum: h.Quorum}
 	for _, t := range takers {
 		r.Nodes = append(r.Nodes, t.Node)
@@ -357,6 +361,10 @@ func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []T
 			next.Base = mq.Position{Offset: end.Offset + mq.HoleJump}
 		}
 		r.AtEnd = atEnd(h.Open, end, answers, short)
+		if r.AtEnd = notBlamed(r.AtEnd, blamed); len(r.AtEnd) == 0 && len(blamed) > 0 {
+			// Only who is cut off has the end. Who leads next copies it from there, or finds that it was never acknowledged.
+			r.AtEnd = notBlamed(sealed(h.Open, answers), blamed)
+		}
 		if len(r.AtEnd) == 0 && !(short && end == h.Open.Base) { // with nothing left anybody may lead
 			return next, nil, false
 		}

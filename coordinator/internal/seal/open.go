@@ -3,7 +3,9 @@ package seal
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"github.com/splashdam/splashdam/coordinator/internal/placement"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -61,14 +63,10 @@ func (r *Round) plan(moves []*move) (planned []*move) {
 		if m.done || m.next.ID != 0 {
 			continue
 		}
-		var takers []Taker
-		var at []int
-		for i, x := range r.Members {
-			if x.Live && !m.exclude[x.Store] {
-				takers, at = append(takers, Taker{x.Node, x.Incarnation}), append(at, i)
-			}
+		next, chosen, at, ok := r.planOne(m, Blamed(&m.Target.Head, &r.Cluster))
+		if !ok { // better with them than not at all
+			next, chosen, at, ok = r.planOne(m, nil)
 		}
-		next, chosen, ok := Plan(&m.Target.Head, m.end, m.answers, takers, r.Cluster.Prefer[m.Target.Head.Partition], m.Target.Need.Force)
 		if !ok {
 			m.wait(fmt.Errorf("no %d nodes can take the next segment of %s, its leader among those that answered its end",
 				m.Target.Head.Quorum, m.Target.Head.Partition))
@@ -84,6 +82,18 @@ func (r *Round) plan(moves []*move) (planned []*move) {
 		planned = append(planned, m)
 	}
 	return planned
+}
+
+// planOne plans a move without some nodes; at are the members that chosen counts in.
+func (r *Round) planOne(m *move, without []mq.StoreID) (next mq.Segment, chosen placement.Choice, at []int, ok bool) {
+	var takers []Taker
+	for i, x := range r.Members {
+		if x.Live && !m.exclude[x.Store] && !slices.Contains(without, x.Store) {
+			takers, at = append(takers, Taker{x.Node, x.Incarnation}), append(at, i)
+		}
+	}
+	next, chosen, ok = Plan(&m.Target.Head, m.end, m.answers, takers, r.Cluster.Prefer[m.Target.Head.Partition], m.Target.Need.Force, without...)
+	return next, chosen, at, ok
 }
 
 // made says whether every chosen node made the segment; otherwise the move is to be planned again.

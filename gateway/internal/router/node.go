@@ -76,7 +76,7 @@ func newNode(r *Router, name, addr string) (*node, error) {
 			Backoff:           backoff.Config{BaseDelay: firstReopen, Multiplier: 1.6, Jitter: 0.2, MaxDelay: lastReopen},
 			MinConnectTimeout: 2 * time.Second,
 		}))
-	conn, err := grpc.NewClient("passthrough:///"+addr, options...)
+	conn, err := grpc.NewClient("passthrough:///"+addr, append(options, r.cfg.Dial.Options()...)...)
 	if err != nil {
 		return nil, fmt.Errorf("router: node %s at %s: %w", name, addr, err)
 	}

@@ -36,6 +36,7 @@ type Config struct {
 	View     *meta.View
 	Look     func(reason string) // asks the controller to look; a hint
 	Freed    func(*frame.Freed)  // told of leases of accounts that are over; it must not block
+	Dial     link.Dial           // nil: plain TCP
 	Log      *slog.Logger
 }
 

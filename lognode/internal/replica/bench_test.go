@@ -30,7 +30,7 @@ func BenchmarkAppend(b *testing.B) {
 				b.Fatal(err)
 			}
 			env := &Env{Log: slog.New(slog.DiscardHandler), Store: s, Peers: alone{}, Timers: NewTimers(), Cache: &EntryCache{},
-				Wake: func(mq.PartitionID, mq.GroupID) {}, WantSeal: func(mq.SegmentID, string) {}, Opening: func(mq.SegmentID, bool) {},
+				Wake: func(mq.PartitionID, mq.GroupID) {}, WantSeal: func(mq.SegmentID, string) {}, Opening: func(mq.SegmentID, bool) {}, Late: func(mq.SegmentID, []mq.StoreID) {},
 				Metrics: NewMetrics(prometheus.NewRegistry()), SegmentBytes: 1 << 40, Readers: make(chan struct{}, 8)}
 			id := s.Identity()
 			seg := mq.Segment{ID: 1, Partition: testPartition, Number: 1, Replicas: []mq.Replica{{Store: id.Store}}, Quorum: 1, Leader: id}

@@ -144,7 +144,7 @@ func (o *one) boot() {
 	o.env = &Env{Log: slog.New(slog.DiscardHandler), Store: s, Peers: alone{}, Chain: o.world, Timers: NewTimers(), Cache: &EntryCache{},
 		Wake:     func(_ mq.PartitionID, g mq.GroupID) { o.woken <- g },
 		WantSeal: func(id mq.SegmentID, _ string) { o.wants <- id },
-		Opening:  func(mq.SegmentID, bool) {},
+		Opening:  func(mq.SegmentID, bool) {}, Late: func(mq.SegmentID, []mq.StoreID) {},
 		SealHere: o.sealed,
 		Metrics:  NewMetrics(prometheus.NewRegistry()), SegmentBytes: 512 << 20, Readers: make(chan struct{}, 8)}
 	o.p = New(o.env, testPartition)

@@ -246,6 +246,14 @@ func (p *Partition) walkRemote(ctx context.Context, s *mq.Segment, from mq.Posit
 	return nil
 }
 
+// patience is how long a node may take for a piece of a segment: not long if nothing else is heard of it.
+func (p *Partition) patience(id mq.StoreID) time.Duration {
+	if time.Since(p.env.Peers.Heard(id)) > quorumSilence {
+		return probeWait
+	}
+	return pieceWait
+}
+
 // fetchHedge is how long a replica may be silent before the next one is asked too: a node that hangs keeps its
 // connections, and a partition that opens waits for this.
 const fetchHedge = 250 * time.Millisecond
@@ -263,6 +271,8 @@ func (p *Partition) fetch(ctx context.Context, s *mq.Segment, from mq.Position) 
 		if err != nil {
 			return nil, err
 		}
+		ctx, cancel := context.WithTimeout(ctx, p.patience(others[i].Store))
+		defer cancel()
 		res, err := c.ReadSegment(ctx, &mqpb.ReadSegmentRequest{Segment: uint64(s.ID), From: mqpb.FromPosition(from), MaxBytes: fetchBytes})
 		if err == nil && (!res.Known || len(res.Entries) == 0) {
 			err = fmt.Errorf("node %s lacks %s of segment %d", others[i].Node, from, s.ID)

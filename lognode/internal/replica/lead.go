@@ -39,6 +39,7 @@ type leadership struct {
 	behind       *time.Timer // runs while a first hand-over waits to be written
 	sinceOpen    int64       // bytes of entries in this segment
 	checkpointed int64       // sinceOpen at the last checkpoint
+	late         bool        // followers are, and the node was told
 	asked        bool        // the controller was asked for a seal
 	began        time.Time   // when this leadership did
 	messages     bool        // the segment has messages

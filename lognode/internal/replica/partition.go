@@ -77,6 +77,9 @@ type Env struct {
 	WantSeal func(s mq.SegmentID, reason string)
 	// Opening says that a segment begins to open here (true), or that it serves or was given up. It never blocks.
 	Opening func(s mq.SegmentID, begins bool)
+	// Late says which followers of a segment led here have lacked something for too long; none: they have it now. It
+	// never blocks.
+	Late    func(s mq.SegmentID, followers []mq.StoreID)
 	Metrics *Metrics
 	// Archive is where segments go before retention removes them; nil if the node has none.
 	Archive *archive.Archive

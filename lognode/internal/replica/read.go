@@ -161,7 +161,7 @@ func (p *Partition) remoteEntry(ctx context.Context, s *mq.Segment, offset uint6
 		if err != nil {
 			continue
 		}
-		call, cancel := context.WithTimeout(ctx, pieceWait)
+		call, cancel := context.WithTimeout(ctx, p.patience(r.Store))
 		res, err := c.ReadSegment(call, &mqpb.ReadSegmentRequest{Segment: uint64(s.ID), Holding: true, Offset: offset, MaxBytes: 1})
 		cancel()
 		if err == nil && res.Known && len(res.Entries) > 0 {

@@ -61,7 +61,7 @@ func (p *Partition) remoteEntryAt(ctx context.Context, s *mq.Segment, at mq.Posi
 		if err != nil {
 			continue
 		}
-		call, cancel := context.WithTimeout(ctx, pieceWait)
+		call, cancel := context.WithTimeout(ctx, p.patience(r.Store))
 		res, err := c.ReadSegment(call, &mqpb.ReadSegmentRequest{Segment: uint64(s.ID), From: mqpb.FromPosition(at), MaxBytes: 1})
 		cancel()
 		if err == nil && res.Known && len(res.Entries) > 0 {

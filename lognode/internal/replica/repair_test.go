@@ -109,7 +109,7 @@ func TestRepairMakesCopiesWhole(t *testing.T) {
 				fill(t, here, &seg, had.entries) // the same ones, as both are made the same way
 			}
 			env := &Env{Log: slog.New(slog.DiscardHandler), Store: here, Peers: donor{store: from}, Timers: NewTimers(), Cache: &EntryCache{},
-				Opening: func(mq.SegmentID, bool) {}, Metrics: NewMetrics(prometheus.NewRegistry()), Readers: make(chan struct{}, 8)}
+				Opening: func(mq.SegmentID, bool) {}, Late: func(mq.SegmentID, []mq.StoreID) {}, Metrics: NewMetrics(prometheus.NewRegistry()), Readers: make(chan struct{}, 8)}
 			p := New(env, testPartition)
 			defer func() {
 				p.Close()

@@ -29,6 +29,7 @@ func (p *Partition) Retain() {
 			return
 		}
 		l.keys.Expire(time.Now().UnixNano())
+		p.tellLate(l)
 		p.rollByAge(l, t.Settings.Retention)
 		l.full = false
 		if p.retaining && !p.env.Store.PublishAllowed() {
@@ -62,6 +63,24 @@ func (p *Partition) Retain() {
 		}
 		p.dropFirst(l, share)
 	})
+}
+
+// lateAfter is how long a follower may lack what its leader has before it is to be replaced (replication.md, seal iii).
+const lateAfter = 10 * time.Second
+
+// tellLate tells the node which followers have lacked something for too long; it is called every few seconds.
+func (p *Partition) tellLate(l *leadership) {
+	s, now := l.seg.Segment(), time.Now().UnixNano()
+	var late []mq.StoreID
+	for i, f := range l.followers {
+		if f != nil && f.Lag(now, l.seg.Next()) > int64(lateAfter) {
+			late = append(late, s.Replicas[i].Store)
+		}
+	}
+	if len(late) > 0 || l.late {
+		p.env.Late(s.ID, late)
+	}
+	l.late = len(late) > 0
 }
 
 // rollByAge makes sure that retention by time finds whole segments to remove: one that is older than an eighth of it

@@ -14,9 +14,12 @@ type Follower struct {
 	// Feeding says that a read of the store for this follower is under way.
 	Feeding bool
 
-	asked  bool        // its tail is known since the stream began
-	sent   mq.Position // the next entry to be sent
-	acked  mq.Position
+	asked bool        // its tail is known since the stream began
+	sent  mq.Position // the next entry to be sent
+	acked mq.Position
+	// mark is a place that the leader had reached at the time since, and the follower had not.
+	mark   mq.Position
+	since  int64
 	flight []flight // sent, in order; those before head are acknowledged
 	head   int
 	bytes  int
@@ -87,6 +90,15 @@ func (f *Follower) Acked(tail mq.Position) {
 		f.flight = append(f.flight[:0], f.flight[f.head:]...)
 		f.head = 0
 	}
+}
+
+// Lag is for how long the follower has lacked, at least, something that the leader has: next is where the leader is, now
+// in Unix nanoseconds. It is as fine as it is asked often.
+func (f *Follower) Lag(now int64, next mq.Position) int64 {
+	if !f.acked.Before(f.mark) {
+		f.mark, f.since = next, now
+	}
+	return now - f.since
 }
 
 // InFlight is how many bytes are sent and not acknowledged.

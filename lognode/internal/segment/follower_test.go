@@ -1,0 +1,35 @@
+package segment
+
+import (
+	"testing"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// A follower lags from the moment on at which the leader was where it has not come since; one that keeps its distance but
+// goes on is not late.
+func TestLag(t *testing.T) {
+	at := func(n uint64) mq.Position { return mq.Position{Offset: n} }
+	f := NewFollower(at(0))
+	for i, x := range []struct {
+		now   int64
+		next  uint64 // of the leader
+		acked uint64
+		lag   int64
+	}{
+		{100, 0, 0, 0},   // nothing to have
+		{105, 10, 0, 0},  // the first 10 are there since now, as far as is known
+		{110, 20, 5, 5},  // it lacks some of those that were there at 105
+		{115, 20, 10, 0}, // it has them now, and lacks what was there at 115
+		{120, 20, 20, 0},
+		{500, 20, 20, 0}, // idle
+		{505, 30, 20, 0},
+		{520, 90, 29, 15},
+		{521, 90, 90, 0},
+	} {
+		f.Acked(at(x.acked))
+		if got := f.Lag(x.now, at(x.next)); got != x.lag {
+			t.Errorf("step %d: a lag of %d, want %d", i, got, x.lag)
+		}
+	}
+}
