@@ -60,7 +60,7 @@ func (g *Gateway) handleRedrive(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	req := api.RedriveRequest{Filter: unsaidFilter()}
+	req := api.RedriveRequest{Filter: unsaidFilter(), Limit: unsaidLimit}
 	if len(body) > 0 {
 		if err := strictjson.Decode(body, &req); err != nil {
 			return err
@@ -68,6 +68,12 @@ func (g *Gateway) handleRedrive(c echo.Context) error {
 	}
 	if req.Rate != 0 && !(req.Rate >= minRate && req.Rate <= maxRate) {
 		return validation(mq.FieldError{Pointer: "/rate", Detail: fmt.Sprintf("must be %g to %d messages a second", minRate, maxRate)})
+	}
+	switch {
+	case req.Limit == 0:
+		return validation(mq.FieldError{Pointer: "/limit", Detail: "must be 1 or more: leave it out for all of them"})
+	case req.Limit == unsaidLimit:
+		req.Limit = 0
 	}
 	if req.Filter == nil {
 		req.Filter = unsaidFilter()

@@ -84,7 +84,7 @@ func TestRedriveCountsWhatLeadersMoved(t *testing.T) {
 		}
 	})
 	for body, field := range map[string]string{`{"rate":0.001}`: "/rate", `{"rate":-1}`: "/rate", `{"filter":{"ids":["x"]}}`: "/filter/ids",
-		`{"filter":{"died_after":"2026-01-02T00:00:00Z","died_before":"2026-01-01T00:00:00Z"}}`: "/filter/died_before", `{"limits":1}`: "/limits"} {
+		`{"filter":{"died_after":"2026-01-02T00:00:00Z","died_before":"2026-01-01T00:00:00Z"}}`: "/filter/died_before", `{"limits":1}`: "/limits", `{"limit":0}`: "/limit"} {
 		h.fails("validation_failed", field, "POST", path+"/redrive", body)
 	}
 	h.fails("invalid_parameter", "query/died_after", "DELETE", path+"/dead?died_after=yesterday", "")

@@ -54,6 +54,10 @@ const unsaidReason = "\xff"
 
 var unsaidTime = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// unsaidLimit is the limit of a redrive where none is said: more than there can be. 0 is mostly a count that came out
+// empty in somebody's script, and must not mean all of them.
+const unsaidLimit = math.MaxUint64
+
 // unsaidFilter is a filter in which nothing is said yet. It is told from what is said and empty, because that is mostly
 // a variable that somebody's script forgot to set, and must not choose all dead letters.
 func unsaidFilter() *api.DeadFilter {

@@ -246,7 +246,7 @@ func (g *Gateway) deadLetter(ctx context.Context, t meta.Topic, gr *meta.Group, 
 			headers = append(headers, mq.Header{Name: exportPrefix + name, Value: value})
 		}
 	}
-	first, last := g.deliveredWhen(ctx, id, gr.ID)
+	first, last := d.GetFirstDelivery(), d.GetLastDelivery()
 	add("id", item.ID.String())
 	add("topic", t.Name)
 	add("partition", strconv.FormatUint(uint64(p.Number), 10))
@@ -263,26 +263,6 @@ func (g *Gateway) deadLetter(ctx context.Context, t meta.Topic, gr *meta.Group, 
 	m.Headers, m.TTL = headers, 0 // it has died once; where it is kept now it has time
 	setIdempotency(m, fmt.Sprint("dead letter ", gr.ID, " ", p, " ", d.GetOffset(), " ", d.GetUntil()))
 	return m, page.release, nil
-}
-
-// deliveredWhen is when a group was given a message first and last, Unix nanoseconds, as far as its trace says.
-func (g *Gateway) deliveredWhen(ctx context.Context, id mq.MessageID, group mq.GroupID) (first, last int64) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	r, err := g.traceOf(ctx, id, false)
-	if err != nil {
-		return 0, 0
-	}
-	for _, e := range r.GetEvents() {
-		if mq.GroupID(e.GetGroup()) != group || e.GetType() != eventDelivered && e.GetType() != "REDELIVERED" {
-			continue
-		}
-		if first == 0 || e.GetAt() < first {
-			first = e.GetAt()
-		}
-		last = max(last, e.GetAt())
-	}
-	return first, last
 }
 
 // timeText is a time (Unix nanoseconds) as RFC 3339 in UTC, "" for 0.

@@ -184,7 +184,8 @@ func (g *Gateway) heldPage(ctx context.Context, at *heldPlace, limit uint32) ([]
 		id := releasedID(p, m.GetOffset(), m.GetScheduled(), m.GetNumber())
 		out[i] = api.HeldMessage{ID: id.String(), Partition: p.Number,
 			Offset: m.GetOffset(), State: m.GetState(), Attempt: m.GetAttempt(), Until: timeOf(m.GetUntil()),
-			Consumer: m.GetConsumer(), Reason: m.GetReason(), Lane: mq.Lane(m.GetLane()).String(), Behind: behind(m), Timestamp: timeOf(m.GetStamp())}
+			Consumer: m.GetConsumer(), Reason: m.GetReason(), Lane: mq.Lane(m.GetLane()).String(), Behind: behind(m), Timestamp: timeOf(m.GetStamp()),
+			FirstDelivery: timeOf(m.GetFirstDelivery()), LastDelivery: timeOf(m.GetLastDelivery())}
 	}
 	return out, nil
 }

@@ -47,6 +47,7 @@ type BackoffInput struct {
 type DeadLimitsInput struct {
 	MaxCount *int      `json:"max_count,omitempty"` // 0: no limit
 	MaxAge   *Duration `json:"max_age,omitempty"`   // since they died; 0s: no limit
+	MaxBytes *int64    `json:"max_bytes,omitempty"` // of keys, values, content types and headers; 0: no limit
 }
 
 // GroupFigures are counts of messages of a group, of one partition or of all.
@@ -146,6 +147,9 @@ type HeldMessage struct {
 	Lane      string    `json:"lane"`
 	Behind    *uint64   `json:"behind,omitempty"`   // parked: the offset of the message that it waits for
 	Timestamp time.Time `json:"timestamp,omitzero"` // when it was published
+	// FirstDelivery and LastDelivery are when it was handed out, as Attempt counts; zero for never.
+	FirstDelivery time.Time `json:"first_delivery,omitzero"`
+	LastDelivery  time.Time `json:"last_delivery,omitzero"`
 }
 
 // HeldList is the answer to GET …/groups/{g}/messages and …/dead.

@@ -49,9 +49,9 @@ func merged(old *mq.GroupSettings, change api.GroupInput) api.GroupInput {
 		MaxInFlight: &old.MaxInFlight,
 		Backoff: &api.BackoffInput{Initial: &old.Backoff.Initial, Multiplier: &old.Backoff.Multiplier,
 			Max: &old.Backoff.Max, Jitter: &old.Backoff.Jitter},
-		Dead:   &api.DeadLimitsInput{MaxCount: &old.Dead.MaxCount, MaxAge: &old.Dead.MaxAge},
-		Filter: &old.Filter,
-		Lanes:  &api.LanesInput{Mode: old.Lanes.Mode, Weights: weightsOf(old.Lanes)},
+		Dead:   &api.DeadLimitsInput{MaxCount: &old.Dead.MaxCount, MaxAge: &old.Dead.MaxAge, MaxBytes: &old.Dead.MaxBytes},
+		Filter: &old.Filter, DeadLetterTopic: &old.DeadLetterTopic,
+		Lanes: &api.LanesInput{Mode: old.Lanes.Mode, Weights: weightsOf(old.Lanes)},
 	}
 	override(&in.Start, change.Start)
 	override(&in.Ordering, change.Ordering)
@@ -60,6 +60,7 @@ func merged(old *mq.GroupSettings, change api.GroupInput) api.GroupInput {
 	override(&in.MaxAttempts, change.MaxAttempts)
 	override(&in.MaxInFlight, change.MaxInFlight)
 	override(&in.Filter, change.Filter)
+	override(&in.DeadLetterTopic, change.DeadLetterTopic)
 	if l := change.Lanes; l != nil {
 		if l.Mode != "" {
 			in.Lanes.Mode = l.Mode
@@ -69,6 +70,7 @@ func merged(old *mq.GroupSettings, change api.GroupInput) api.GroupInput {
 	if d := change.Dead; d != nil {
 		override(&in.Dead.MaxCount, d.MaxCount)
 		override(&in.Dead.MaxAge, d.MaxAge)
+		override(&in.Dead.MaxBytes, d.MaxBytes)
 	}
 	if b := change.Backoff; b != nil {
 		override(&in.Backoff.Initial, b.Initial)

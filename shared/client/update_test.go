@@ -12,7 +12,7 @@ import (
 
 func TestUpdateGroupKeepsWhatItDoesNotName(t *testing.T) {
 	settings := mq.DefaultGroupSettings()
-	settings.MaxInFlight = 77
+	settings.MaxInFlight, settings.DeadLetterTopic = 77, "dead"
 	body, err := json.Marshal(api.Group{Name: "g", Settings: settings})
 	if err != nil {
 		t.Fatal(err)
@@ -36,8 +36,8 @@ func TestUpdateGroupKeepsWhatItDoesNotName(t *testing.T) {
 		t.Fatalf("requests %+v", got)
 	}
 	want := `{"start":{"at":"earliest"},"ordering":"none","mode":"shared","lease":"1m","max_attempts":5,` +
-		`"backoff":{"initial":"5s","multiplier":2,"max":"5m","jitter":0.2},"max_in_flight":77,"dead":{"max_count":0,"max_age":"0s"},` +
-		`"lanes":{"mode":"weighted","weights":{"background":1,"critical":16,"high":8,"low":2,"normal":4}},"filter":{}}`
+		`"backoff":{"initial":"5s","multiplier":2,"max":"5m","jitter":0.2},"max_in_flight":77,"dead":{"max_count":0,"max_age":"0s","max_bytes":0},` +
+		`"lanes":{"mode":"weighted","weights":{"background":1,"critical":16,"high":8,"low":2,"normal":4}},"filter":{},"dead_letter_topic":"dead"}`
 	if got[3].body != want {
 		t.Errorf("put\n %s\nwant\n %s", got[3].body, want)
 	}

@@ -253,6 +253,20 @@ func (b *Batch) Each(body []byte, f func(i int, m *Message) bool) error {
 	return nil
 }
 
+// EachSize calls f with the size of every message, as Message.Size has it, in order. The body is not looked at.
+func (b *Batch) EachSize(f func(i, size int)) error {
+	r := Reader{b: b.index}
+	var m Message
+	for i := range b.Count {
+		n := readIndexed(&r, &m)
+		if r.err != nil || n > uint64(b.RawSize) {
+			return fmt.Errorf("%w: message %d of %d", ErrBatchIndex, i, b.Count)
+		}
+		f(i, m.Size()+int(n))
+	}
+	return nil
+}
+
 // EachOrder calls f with what orders each message: its lane and its key. It reads the index and leaves out the rest,
 // so that it allocates nothing; keys share memory with the batch. The error is that of CheckIndex, but for sizes.
 func (b *Batch) EachOrder(f func(i int, lane Lane, key []byte, hasKey bool)) error {

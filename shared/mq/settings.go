@@ -44,6 +44,7 @@ const (
 	MaxBackoff     = 24 * time.Hour
 	MaxInFlightCap = 100_000
 	MaxDeadCount   = 1_000_000
+	MaxDeadBytes   = 1 << 40
 	MinTTL         = time.Millisecond
 	MaxTTL         = 10 * 365 * 24 * time.Hour
 )
@@ -167,6 +168,7 @@ const (
 type DeadLimits struct {
 	MaxCount int      `json:"max_count"` // 0: no limit
 	MaxAge   Duration `json:"max_age"`   // since they died; 0: no limit
+	MaxBytes int64    `json:"max_bytes"` // of keys, values, content types and headers; 0: no limit
 }
 
 // Orderings of a group.
@@ -226,6 +228,7 @@ func (g *GroupSettings) Validate(at string) error {
 	c.want(between(g.Dead.MaxCount, 0, MaxDeadCount), at+"/dead/max_count", "must be 1 to %d, or 0 for no limit", MaxDeadCount)
 	c.want(g.Dead.MaxAge == 0 || between(time.Duration(g.Dead.MaxAge), time.Second, 10*365*24*time.Hour),
 		at+"/dead/max_age", "must be 1s to 87600h, or 0s for no limit")
+	c.want(between(g.Dead.MaxBytes, 0, MaxDeadBytes), at+"/dead/max_bytes", "must be 1 to %d, or 0 for no limit", int64(MaxDeadBytes))
 	g.Filter.check(&c, at+"/filter")
 	if g.DeadLetterTopic != "" {
 		if err := CheckName(g.DeadLetterTopic); err != nil {

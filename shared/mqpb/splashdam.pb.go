@@ -1819,6 +1819,8 @@ type HeldMessage struct {
 	Stamp         int64                  `protobuf:"varint,7,opt,name=stamp,proto3" json:"stamp,omitempty"`
 	Lane          uint32                 `protobuf:"varint,8,opt,name=lane,proto3" json:"lane,omitempty"`
 	Behind        uint64                 `protobuf:"varint,9,opt,name=behind,proto3" json:"behind,omitempty"`
+	FirstDelivery int64                  `protobuf:"varint,10,opt,name=first_delivery,json=firstDelivery,proto3" json:"first_delivery,omitempty"`
+	LastDelivery  int64                  `protobuf:"varint,11,opt,name=last_delivery,json=lastDelivery,proto3" json:"last_delivery,omitempty"`
 	Scheduled     bool                   `protobuf:"varint,20,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
 	Number        uint64                 `protobuf:"varint,21,opt,name=number,proto3" json:"number,omitempty"` // it is known by its schedule number
 	unknownFields protoimpl.UnknownFields
@@ -1914,6 +1916,20 @@ func (x *HeldMessage) GetLane() uint32 {
 func (x *HeldMessage) GetBehind() uint64 {
 	if x != nil {
 		return x.Behind
+	}
+	return 0
+}
+
+func (x *HeldMessage) GetFirstDelivery() int64 {
+	if x != nil {
+		return x.FirstDelivery
+	}
+	return 0
+}
+
+func (x *HeldMessage) GetLastDelivery() int64 {
+	if x != nil {
+		return x.LastDelivery
 	}
 	return 0
 }
@@ -4824,7 +4840,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x05limit\x18\x05 \x01(\rR\x05limit\x120\n" +
 	"\x06filter\x18\x06 \x01(\v2\x18.splashdam.v1.DeadFilterR\x06filter\"M\n" +
 	"\x14HeldMessagesResponse\x125\n" +
-	"\bmessages\x18\x01 \x03(\v2\x19.splashdam.v1.HeldMessageR\bmessages\"\x97\x02\n" +
+	"\bmessages\x18\x01 \x03(\v2\x19.splashdam.v1.HeldMessageR\bmessages\"\xe3\x02\n" +
 	"\vHeldMessage\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -4834,7 +4850,10 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05stamp\x18\a \x01(\x03R\x05stamp\x12\x12\n" +
 	"\x04lane\x18\b \x01(\rR\x04lane\x12\x16\n" +
-	"\x06behind\x18\t \x01(\x04R\x06behind\x12\x1c\n" +
+	"\x06behind\x18\t \x01(\x04R\x06behind\x12%\n" +
+	"\x0efirst_delivery\x18\n" +
+	" \x01(\x03R\rfirstDelivery\x12#\n" +
+	"\rlast_delivery\x18\v \x01(\x03R\flastDelivery\x12\x1c\n" +
 	"\tscheduled\x18\x14 \x01(\bR\tscheduled\x12\x16\n" +
 	"\x06number\x18\x15 \x01(\x04R\x06number\"\xec\x01\n" +
 	"\n" +

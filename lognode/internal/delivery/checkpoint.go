@@ -23,7 +23,7 @@ import (
 // distances, reason, consumer); carried messages, each: offset (gap), place (distance), size; and the sections beside.
 
 const (
-	checkpointVersion = 6
+	checkpointVersion = 7
 	// PartBytes is the most that a part may have: what is asked for beyond it is this.
 	PartBytes = 256 << 10
 	// maxParts bounds what LoadCheckpoint takes: well above MaxCheckpoint, which is an estimate.

@@ -188,7 +188,7 @@ const noDead = math.MaxUint64
 
 func (g *group) limitsDead() bool {
 	d := &g.Settings.Dead
-	return g.m.leading && (d.MaxCount > 0 || d.MaxAge > 0)
+	return g.m.leading && (d.MaxCount > 0 || d.MaxAge > 0 || d.MaxBytes > 0)
 }
 
 // died notes a dead letter for the limits.
@@ -197,6 +197,7 @@ func (g *group) died(off uint64, x *message) {
 		return
 	}
 	g.oldDead.push(deadLetter{x.until, off})
+	g.weigh(off, x)
 	if tooStale(len(g.oldDead.items), g.count[StateDead]) {
 		g.oldDead.prune(g.isDead)
 	}
@@ -210,13 +211,14 @@ func (g *group) isDead(d deadLetter) bool {
 
 // countDead begins to hold the limits, or does so under new settings.
 func (m *Machine) countDead(g *group, now int64) {
-	g.oldDead = heap[deadLetter]{less: lessDead}
+	g.oldDead, g.deadBytes = heap[deadLetter]{less: lessDead}, 0
 	if !g.limitsDead() {
 		return
 	}
 	for off, x := range g.out {
 		if x.state == StateDead {
 			g.oldDead.push(deadLetter{x.until, off})
+			g.weigh(off, x)
 		}
 	}
 	m.wantTrim(g, now)
@@ -239,7 +241,7 @@ func (g *group) checkLimits() error {
 	if most := g.Settings.Dead.MaxCount; most > 0 && g.count[StateDead] > most {
 		return fmt.Errorf("%d dead letters, at most %d are allowed", g.count[StateDead], most)
 	}
-	return nil
+	return g.checkDeadBytes()
 }
 
 func (m *Machine) wantTrim(g *group, now int64) {
@@ -263,35 +265,41 @@ func (m *Machine) trimDead() {
 
 func (m *Machine) trimGroup(g *group, now int64) {
 	limit, age := g.Settings.Dead.MaxCount, int64(time.Duration(g.Settings.Dead.MaxAge))
-	var many, old []uint64
-	left := g.count[StateDead]
+	var gone [deadCauses][]uint64
+	most := g.Settings.Dead.MaxBytes
+	left, bytes := g.count[StateDead], g.deadBytes
 	var last deadLetter // one that died twice in a nanosecond is there twice
 	for len(g.oldDead.items) > 0 {
-		top := g.oldDead.items[0]
+		top, cause := g.oldDead.items[0], deadCause(0)
 		switch {
 		case !g.isDead(top), left < g.count[StateDead] && top == last:
 		case age > 0 && top.at+age <= now:
-			old = append(old, top.off)
-			left--
+			cause = deadTooOld
 		case limit > 0 && left > limit:
-			many = append(many, top.off)
-			left--
+			cause = deadTooMany
+		case most > 0 && bytes > most:
+			cause = deadTooLarge
 		default:
 			if age > 0 && g.deadDue != top.at+age {
 				g.deadDue = top.at + age
 				m.deadline(deadline{due: g.deadDue, id: uint64(g.ID), off: noDead})
 			}
-			m.removeOldest(g, now, old, many)
+			m.removeOldest(g, now, &gone)
 			return
+		}
+		if cause != 0 {
+			gone[cause] = append(gone[cause], top.off)
+			left--
+			bytes -= g.bytesOf(g.out[top.off])
 		}
 		last = g.oldDead.pop()
 	}
-	m.removeOldest(g, now, old, many)
+	m.removeOldest(g, now, &gone)
 }
 
-func (m *Machine) removeOldest(g *group, now int64, old, many []uint64) {
-	slices.Sort(old)
-	slices.Sort(many)
-	m.discard(g, now, deadTooOld, old)
-	m.discard(g, now, deadTooMany, many)
+func (m *Machine) removeOldest(g *group, now int64, gone *[deadCauses][]uint64) {
+	for cause, offsets := range gone {
+		slices.Sort(offsets)
+		m.discard(g, now, deadCause(cause), offsets)
+	}
 }

@@ -12,10 +12,31 @@ import (
 
 // limitsOf gives one of the groups of the property test limits for its dead letters.
 func limitsOf(id mq.GroupID) mq.DeadLimits {
-	if id != 2 {
+	switch id {
+	case 1:
+		return mq.DeadLimits{MaxBytes: 8}
+	case 3:
 		return mq.DeadLimits{}
 	}
 	return mq.DeadLimits{MaxCount: 2, MaxAge: mq.Duration(20 * time.Second)}
+}
+
+// sizeAt is how large a message of the property tests is taken to be.
+func sizeAt(off uint64) uint32 { return uint32(off%4) + 1 }
+
+// weigh tells the machine the sizes that it asks for.
+func (w *world) weigh() {
+	for {
+		offsets := w.m.TakeUnsized(3)
+		if len(offsets) == 0 {
+			return
+		}
+		sizes := make([]uint32, len(offsets))
+		for i, off := range offsets {
+			sizes[i] = sizeAt(off)
+		}
+		w.m.LearnSizes(w.now, offsets, sizes)
+	}
 }
 
 // trim is what the limits take from the oracle: each that is too old, then the oldest while there are too many.
@@ -32,9 +53,15 @@ func (o *oracle) trim(now int64) {
 		}
 		return 1
 	})
+	bytes := int64(0)
+	for _, off := range dead {
+		bytes += int64(sizeAt(off))
+	}
 	for i, off := range dead {
+		tooLarge := o.limits.MaxBytes > 0 && bytes > o.limits.MaxBytes
+		bytes -= int64(sizeAt(off))
 		tooOld := o.limits.MaxAge > 0 && o.died[off]+int64(o.limits.MaxAge) <= now
-		if tooOld || o.limits.MaxCount > 0 && len(dead)-i > o.limits.MaxCount {
+		if tooOld || tooLarge || o.limits.MaxCount > 0 && len(dead)-i > o.limits.MaxCount {
 			o.state[off] = StateAcked
 		}
 	}

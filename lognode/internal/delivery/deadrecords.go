@@ -115,11 +115,13 @@ const (
 	deadDeleted deadCause = 1 // somebody asked for it
 	deadTooMany deadCause = 2 // dead.max_count of the group
 	deadTooOld  deadCause = 3 // dead.max_age of the group
-	deadCauses  deadCause = 4
+	// dead.max_bytes of the group
+	deadTooLarge deadCause = 4
+	deadCauses   deadCause = 5
 )
 
 var deadReasons = [deadCauses]string{deadDeleted: "deleted", deadTooMany: "more dead letters than dead.max_count",
-	deadTooOld: "dead for longer than dead.max_age"}
+	deadTooOld: "dead for longer than dead.max_age", deadTooLarge: "more bytes of dead letters than dead.max_bytes"}
 
 // deadRemoved is the record of dead letters that are settled for good.
 //

@@ -88,6 +88,7 @@ type Machine struct {
 	ready   []*group
 	freed   []Freed
 	touched []*group
+	unsized []uint64 // dead letters whose sizes a limit asks for; see deadsize.go
 	trims   []*group // those that may have more dead letters than they are allowed
 	trimAt  int64    // the time at which
 
@@ -132,7 +133,7 @@ func New(p mq.PartitionID) *Machine {
 func (m *Machine) Lead(segment uint64, now int64) {
 	m.leading, m.segment, m.counter = true, segment, 0
 	// The owner of the wheel forgets the timers of a leadership with its end; what was set before a roll is set anew.
-	m.timer = TimerOp{}
+	m.timer, m.unsized = TimerOp{}, nil
 	for _, g := range m.sorted() {
 		g.more = true
 		m.touch(g)

@@ -211,6 +211,7 @@ func appendConfig(b []byte, c *GroupConfig) []byte {
 	b = binary.AppendVarint(b, int64(s.MaxInFlight))
 	b = binary.AppendVarint(b, int64(s.Dead.MaxCount))
 	b = binary.AppendVarint(b, int64(s.Dead.MaxAge))
+	b = binary.AppendVarint(b, s.Dead.MaxBytes)
 	b = mq.AppendBytes(b, s.DeadLetterTopic)
 	return s.Filter.Append(b)
 }
@@ -237,7 +238,7 @@ func readConfig(r *mq.Reader) GroupConfig {
 	s.Backoff.Multiplier = math.Float64frombits(r.Fixed64())
 	s.Backoff.Jitter = math.Float64frombits(r.Fixed64())
 	s.MaxInFlight = int(r.Varint())
-	s.Dead = mq.DeadLimits{MaxCount: int(r.Varint()), MaxAge: mq.Duration(r.Varint())}
+	s.Dead = mq.DeadLimits{MaxCount: int(r.Varint()), MaxAge: mq.Duration(r.Varint()), MaxBytes: r.Varint()}
 	s.DeadLetterTopic = r.String()
 	s.Filter = mq.ReadFilter(r)
 	if r.Err() != nil {

@@ -169,8 +169,8 @@ func (j *journal) carry(base uint64) []uint64 {
 		return nil
 	}
 	var b mq.BatchBuilder
-	for range offsets {
-		b.Add(&mq.Message{Value: []byte("v"), Lane: mq.LaneNormal})
+	for _, off := range offsets {
+		b.Add(&mq.Message{Value: make([]byte, sizeAt(off)), Lane: mq.LaneNormal})
 	}
 	c := &CarriedBatch{Stamp: j.now, Leader: "node-1", Quorum: 1, Replicas: []string{"node-1"}, Offsets: offsets,
 		Kind: mq.KindMessages, Body: b.AppendTo(nil, "p", "g", mq.CodecNone, nil)}

@@ -57,7 +57,9 @@ type message struct {
 	keyKnown, listed, counted bool
 	// attempt counts the hand-overs; those that did not happen are taken back.
 	attempt uint32
-	fence   fence
+	// size is what it counts for dead.max_bytes, as soon as a leader has learnt it; 0 before.
+	size  uint32
+	fence fence
 	// until is when a waiting message is ready again, or when a dead one died; else 0.
 	until int64
 	// firstAt and lastAt are when it was handed out first and last, counted as its attempts are; 0 for never.

@@ -82,6 +82,7 @@ func (w *world) tick(d int64) {
 	for w.m.timer.ID != 0 && w.m.timer.Due <= w.now {
 		w.m.Fire(w.now, w.m.timer.ID)
 	}
+	w.weigh()
 	for id, o := range w.groups {
 		for off, s := range o.state {
 			if s == StateLeased && o.until[off] <= w.now {
@@ -223,6 +224,7 @@ func (w *world) settleAll(hs []held, items []SettleItem) {
 	for i, h := range hs {
 		w.settled(h, items[i], results[i], i == len(hs)-1)
 	}
+	w.weigh()
 	for _, o := range w.groups {
 		o.trim(w.now)
 	}
@@ -380,7 +382,7 @@ func (w *world) steps() map[string]func(*rapid.T) {
 			w.confirmAll()
 			w.tick(0)
 		},
-		"": func(t *rapid.T) { w.t = t; w.compare() },
+		"": func(t *rapid.T) { w.t = t; w.weigh(); w.compare() },
 	}
 	maps.Copy(steps, w.handOverSteps())
 	maps.Copy(steps, w.deadSteps())

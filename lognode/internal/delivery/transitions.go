@@ -28,9 +28,10 @@ type group struct {
 	tally  tally
 	lowest uint64 // nothing below it is unsettled; moved by cursor
 	// oldDead has the dead letters, the oldest first, and some that are so no more; empty without limits.
-	oldDead heap[deadLetter]
-	deadDue int64 // of the deadline that is set for the oldest one
-	trim    bool  // in Machine.trims
+	oldDead   heap[deadLetter]
+	deadBytes int64 // of the dead ones whose sizes are known, under a limit by bytes
+	deadDue   int64 // of the deadline that is set for the oldest one
+	trim      bool  // in Machine.trims
 	// seen is the offset up to which the filter has looked: what is fresh below it is wanted. It dies with the leader.
 	seen         uint64
 	snapshots    []*snapshot // by their numbers
@@ -86,6 +87,9 @@ func (g *group) change(off uint64) *message {
 // leave takes x out of the counts and out of its grant, and notes whose lease ended.
 func (g *group) leave(x *message) {
 	g.count[x.state]--
+	if x.state == StateDead {
+		g.deadBytes -= g.bytesOf(x)
+	}
 	if x.exported {
 		x.exported = false
 		g.exported--

@@ -113,6 +113,7 @@ func (p *Partition) announce() {
 	p.setTimers(l)
 	p.readAhead(l)
 	p.readDead(l)
+	p.learnSizes(l)
 }
 
 // checkpoint puts the machine's state into the journal, in records of its own. It names the position after

@@ -85,7 +85,8 @@ func (p *Partition) Held(r *mqpb.HeldMessagesRequest, done func(*mqpb.HeldMessag
 			res := &mqpb.HeldMessagesResponse{}
 			for _, h := range held {
 				m := &mqpb.HeldMessage{Offset: h.Offset, State: state, Attempt: h.Attempt,
-					Until: h.Until, Consumer: h.Consumer, Reason: h.Reason, Lane: uint32(h.Lane), Behind: h.Behind}
+					Until: h.Until, Consumer: h.Consumer, Reason: h.Reason, Lane: uint32(h.Lane), Behind: h.Behind,
+					FirstDelivery: h.First, LastDelivery: h.Last}
 				if e, err := p.entry(ctx, &j, h.Offset); err == nil { // a listing goes on without what can't be read
 					m.Stamp = e.Stamp
 					m.Number, m.Scheduled = scheduleOf(e, h.Offset)

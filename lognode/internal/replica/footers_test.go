@@ -33,7 +33,7 @@ func (o *one) trace(offset uint64) []string {
 	}
 	var out []string
 	for _, ev := range a.res.Events {
-		if ev.Type != eventReplicated {
+		if ev.Type != eventReplicated && ev.Type != eventRetained { // the entries do not say those
 			out = append(out, fmt.Sprint(ev.Type, " ", ev.At))
 		}
 	}

@@ -47,6 +47,7 @@ type leadership struct {
 	pass         pass        // of retention by time
 	shelf        shelf       // the archive
 	dead         deadCarrying
+	sizing       bool // dead letters are being measured
 	uses         map[mq.GroupID]time.Time
 	looking      map[mq.GroupID]*lookers  // what waits for the look of a group's filter
 	learning     map[mq.GroupID]*learners // what waits for the keys of a group's next messages

@@ -194,7 +194,7 @@ func TestCheckpointShortensReplay(t *testing.T) {
 	for _, ev := range (<-trace).Events {
 		types = append(types, ev.Type)
 	}
-	want(t, "trace", types, []string{"PUBLISHED", "REPLICATED", "DELIVERED", "NACKED", "REDELIVERED"})
+	want(t, "trace", types, []string{"PUBLISHED", "REPLICATED", "DELIVERED", "NACKED", "REDELIVERED", "RETAINED"})
 }
 
 func TestReadByOffsetAndTime(t *testing.T) {

@@ -102,7 +102,7 @@ func TestScheduledMessageComesWhenItIsDueAndNotBefore(t *testing.T) {
 		t.Fatalf("offsets %d and %d", m[0].receipt.Offset, m[1].receipt.Offset)
 	}
 	want(t, "acks", o.settle(delivery.Ack, m...), []mqerr.Code{mqerr.OK, mqerr.OK})
-	want(t, "trace", o.traceSchedule(1), []string{"SCHEDULED", "RELEASED", "REPLICATED", "DELIVERED", "ACKNOWLEDGED"})
+	want(t, "trace", o.traceSchedule(1), []string{"SCHEDULED", "RELEASED", "REPLICATED", "DELIVERED", "ACKNOWLEDGED", "RETAINED"})
 }
 
 // Museum 42: a delayed message is not visible after a restart, and museum 19: it fires all the same, once.
@@ -143,7 +143,7 @@ func TestMuseum42SchedulesSurviveRestartsAndRolls(t *testing.T) {
 	if err := o.cancel(2); err != nil {
 		t.Errorf("a second cancel: %v", err)
 	}
-	want(t, "trace", o.traceSchedule(0), []string{"SCHEDULED", "RETIMED", "RELEASED", "REPLICATED", "DELIVERED", "ACKNOWLEDGED"})
+	want(t, "trace", o.traceSchedule(0), []string{"SCHEDULED", "RETIMED", "RELEASED", "REPLICATED", "DELIVERED", "ACKNOWLEDGED", "RETAINED"})
 	want(t, "trace of a cancelled one", o.traceSchedule(2), []string{"SCHEDULED", "CANCELLED"})
 }
 

@@ -43,7 +43,7 @@ func (p *Partition) Trace(offset uint64, archived bool, done func(*mqpb.TraceRes
 			res.Groups = append(res.Groups, &mqpb.TraceGroup{Group: uint64(g.Group), Name: names[g.Group],
 				State: g.State.String(), Attempts: g.Attempt, Until: g.Until, Consumer: g.Consumer})
 		}
-		open := p.openIndex(l, offset)
+		open, kept := p.openIndex(l, offset), p.retainedEvent(l, s)
 		p.beside(func(ctx context.Context) {
 			if err := p.trace(ctx, j, s, offset, open, res); err != nil {
 				fail(readError(offset, err))
@@ -52,6 +52,7 @@ func (p *Partition) Trace(offset uint64, archived bool, done func(*mqpb.TraceRes
 			if s == nil {
 				recall(res, states)
 			}
+			res.Events = append(res.Events, kept)
 			done(res, nil)
 		})
 	})

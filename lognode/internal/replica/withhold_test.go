@@ -128,7 +128,8 @@ func TestExpiredMessagesAreSettledInsteadOfHandedOver(t *testing.T) {
 	for _, ev := range (<-trace).Events {
 		types = append(types, ev.Type+" "+ev.Reason)
 	}
-	want(t, "trace", types, []string{"PUBLISHED ", "REPLICATED ", "EXPIRED " + delivery.ReasonLapsed})
+	want(t, "trace", types, []string{"PUBLISHED ", "REPLICATED ", "EXPIRED " + delivery.ReasonLapsed,
+		"RETAINED by retention.time; longer while an active group has not settled it"})
 }
 
 // One of a hundred thousand messages is wanted; one receive finds it, and the next publish is found too.

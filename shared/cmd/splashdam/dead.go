@@ -205,6 +205,9 @@ func limitsText(l mq.DeadLimits) string {
 	if l.MaxAge > 0 {
 		parts = append(parts, fmt.Sprintf("for at most %s", l.MaxAge))
 	}
+	if l.MaxBytes > 0 {
+		parts = append(parts, fmt.Sprintf("at most %d bytes per partition", l.MaxBytes))
+	}
 	if len(parts) == 0 {
 		return ""
 	}

@@ -60,6 +60,7 @@ type groupSettings struct {
 	DeadCount   *int              `name:"dead-max-count" help:"Dead letters kept in each partition; 0 for no limit."`
 	DeadTopic   *string           `name:"dead-letter-topic" help:"Publish dead letters to this topic, too; empty for nowhere."`
 	DeadAge     *api.Duration     `name:"dead-max-age" help:"How long dead letters are kept; 0s for no limit."`
+	DeadBytes   *int64            `name:"dead-max-bytes" help:"Bytes of dead letters kept in each partition; 0 for no limit."`
 	Ordering    *string           `enum:"none,key" help:"Order of deliveries: none, or key for one message of a key at a time, in order."`
 	Lanes       string            `help:"How deliveries are spread over the lanes: strict, weighted, or weights like critical=16,low=1."`
 	Filter      map[string]string `mapsep:"none" help:"Only messages with this header, NAME=VALUE, NAME=VALUE,VALUE or NAME=PREFIX*; all that are given must hold."`
@@ -75,8 +76,8 @@ func (g *groupSettings) input() (in api.GroupInput, err error) {
 		in.Filter = filterOf(g.Filter)
 	}
 	in.DeadLetterTopic = g.DeadTopic
-	if g.DeadCount != nil || g.DeadAge != nil {
-		in.Dead = &api.DeadLimitsInput{MaxCount: g.DeadCount, MaxAge: g.DeadAge}
+	if g.DeadCount != nil || g.DeadAge != nil || g.DeadBytes != nil {
+		in.Dead = &api.DeadLimitsInput{MaxCount: g.DeadCount, MaxAge: g.DeadAge, MaxBytes: g.DeadBytes}
 	}
 	if in.Lanes, err = lanesInput(g.Lanes); err != nil {
 		return in, err
@@ -355,7 +356,18 @@ func renderHeld(list []api.HeldMessage, width int, paint painter) string {
 	if list[0].State == "dead" { // all are in one state
 		when = "SINCE (UTC)"
 	}
+	const day = "01-02 15:04:05"
+	dead := list[0].State == "dead"
 	t := table{headers: []string{">PART/OFFSET", "ID", "STATE", ">TRY", when, "BY OR WHY"}}
+	if dead {
+		t.headers = []string{">PART/OFFSET", "ID", ">TRY", "FIRST TRY (UTC)", "LAST TRY", when, "WHY"}
+	}
+	clock := func(at time.Time, layout string) string {
+		if at.IsZero() {
+			return "-"
+		}
+		return at.UTC().Format(layout)
+	}
 	for _, m := range list {
 		why := m.Reason
 		if why == "" {
@@ -364,12 +376,13 @@ func renderHeld(list []api.HeldMessage, width int, paint painter) string {
 		if m.Behind != nil {
 			why = "behind " + place(m.Partition, *m.Behind)
 		}
-		until := "-"
-		if !m.Until.IsZero() {
-			until = m.Until.UTC().Format("15:04:05.000")
+		if dead {
+			t.rows = append(t.rows, []string{place(m.Partition, m.Offset), m.ID, strconv.FormatUint(uint64(m.Attempt), 10),
+				clock(m.FirstDelivery, day), clock(m.LastDelivery, day), clock(m.Until, day), orDash(oneLine(why))})
+			continue
 		}
 		t.rows = append(t.rows, []string{place(m.Partition, m.Offset), m.ID, m.State, strconv.FormatUint(uint64(m.Attempt), 10),
-			until, orDash(oneLine(why))})
+			clock(m.Until, "15:04:05.000"), orDash(oneLine(why))})
 	}
 	return t.render(width, paint)
 }

@@ -117,9 +117,9 @@ PART/OFFSET  ID      STATE   TRY  UNTIL (UTC)   BY OR WHY
         0/7  EAEAAA  leased    1  12:00:00.000  10.0.0.7
      3/1234  EAEAAB  dead      5  -             card\x1b[31m refused
 `)
-	same(t, renderHeld([]api.HeldMessage{{ID: "EAEAAB", State: "dead", Attempt: 5, Until: noon, Reason: "refused"}}, 80, plain), `
-PART/OFFSET  ID      STATE  TRY  SINCE (UTC)   BY OR WHY
-        0/0  EAEAAB  dead     5  12:00:00.000  refused
+	same(t, renderHeld([]api.HeldMessage{{ID: "EAEAAB", State: "dead", Attempt: 5, FirstDelivery: noon.Add(-time.Hour), Until: noon, Reason: "refused"}}, 90, plain), `
+PART/OFFSET  ID      TRY  FIRST TRY (UTC)  LAST TRY  SINCE (UTC)     WHY
+        0/0  EAEAAB    5  03-01 11:00:00   -         03-01 12:00:00  refused
 `)
 }
 
