@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/splashdam/splashdam/gateway/internal/strictjson"
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
 	"github.com/splashdam/splashdam/shared/mqpb"
 )
 
@@ -48,6 +50,7 @@ type deadWork struct {
 	byID     map[uint32]*deadIDs // by partition, nil for all
 	interval time.Duration
 	left     uint64 // messages that may still be taken
+	limited  bool   // the caller said how many
 	out      api.DeadResult
 }
 
@@ -105,7 +108,7 @@ func (g *Gateway) actOnDead(c echo.Context, w *deadWork, filter *api.DeadFilter,
 	if w.out.DryRun {
 		w.act = "count"
 	}
-	if w.left == 0 {
+	if w.limited = w.left > 0; !w.limited {
 		w.left = 1 << 62
 	}
 	var group meta.Group
@@ -178,36 +181,69 @@ func unixOf(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// workOnDead goes through the partitions. An error is answered only if nothing was done; else the answer says what was,
-// and which partition failed.
+// deadPart is how far the work has come in one partition.
+type deadPart struct {
+	mq.PartitionID
+	from uint64
+	n    uint64 // messages that were moved, removed or counted
+	err  error  // of the last call
+	done bool
+	// chosen is the page that was sent so often and not answered.
+	chosen *mqpb.DeadLettersResponse
+	sent   int
+}
+
+// askDead is one control call about dead letters.
+type askDead func(context.Context, *Gateway, mq.PartitionID, func(context.Context, mqpb.LogNodeClient) (*mqpb.DeadLettersResponse, error)) (*mqpb.DeadLettersResponse, error)
+
+// workOnDead goes through the partitions, and once more, with patience, through those whose leaders could not answer. An
+// error is answered only if nothing was done; else the answer says what was, and which partition failed.
 func (g *Gateway) workOnDead(ctx context.Context, w *deadWork) error {
-	w.out.Partitions = []api.DeadPartition{}
-	var failed error
-	asked, errs := 0, 0
+	var parts []*deadPart
 	for _, p := range allPartitions(w.topic) {
-		if w.byID != nil && w.byID[p.Number] == nil {
+		if w.byID == nil || w.byID[p.Number] != nil {
+			parts = append(parts, &deadPart{PartitionID: p})
+		}
+	}
+	for _, ask := range []askDead{onceFromLeader[*mqpb.DeadLettersResponse], fromLeader[*mqpb.DeadLettersResponse]} {
+		for _, p := range parts {
+			if w.left == 0 || ctx.Err() != nil {
+				break
+			}
+			if !p.done && (p.err == nil || mqerr.Is(p.err, mqerr.NoLeader)) {
+				p.err = g.deadOf(ctx, w, p, ask)
+				p.done = p.err == nil
+			}
+		}
+	}
+	failed := w.sum(parts)
+	if last := w.due(); w.out.Messages > 0 && last > 0 && !w.out.DryRun {
+		w.out.ReadyBy = time.Now().Add(last - w.interval).UTC()
+	}
+	return failed
+}
+
+// sum fills in what became of the partitions; an error if all that was asked of failed and nothing was done.
+func (w *deadWork) sum(parts []*deadPart) (failed error) {
+	w.out.Partitions = []api.DeadPartition{}
+	asked, errs := 0, 0
+	for _, p := range parts {
+		if p.err == nil && !p.done {
+			w.out.More = true
 			continue
 		}
-		if w.left == 0 || ctx.Err() != nil {
-			w.out.More = true
-			break
-		}
 		asked++
-		n, err := g.deadOf(ctx, w, p)
-		one := api.DeadPartition{Partition: p.Number, Messages: n}
-		if err != nil {
+		one := api.DeadPartition{Partition: p.Number, Messages: p.n}
+		if p.err != nil {
 			errs++
-			failed, w.out.Partial, one.Error = err, true, api.ItemErrorOf(err)
+			failed, w.out.Partial, one.Error = p.err, true, api.ItemErrorOf(p.err)
 		}
-		if n > 0 || err != nil {
+		if p.n > 0 || p.err != nil {
 			w.out.Partitions = append(w.out.Partitions, one)
 		}
 	}
 	if w.out.Messages == 0 && errs > 0 && errs == asked {
 		return failed
-	}
-	if last := w.due(); w.out.Messages > 0 && last > 0 && !w.out.DryRun {
-		w.out.ReadyBy = time.Now().Add(last - w.interval).UTC()
 	}
 	return nil
 }
@@ -215,14 +251,14 @@ func (g *Gateway) workOnDead(ctx context.Context, w *deadWork) error {
 // due is when the next message is due by the rate, from now.
 func (w *deadWork) due() time.Duration { return time.Duration(w.out.Messages) * w.interval }
 
-// deadOf works on one partition, page after page, and says how many messages it moved or removed.
-func (g *Gateway) deadOf(ctx context.Context, w *deadWork, p mq.PartitionID) (n uint64, err error) {
+// deadOf works on one partition, page after page.
+func (g *Gateway) deadOf(ctx context.Context, w *deadWork, p *deadPart, ask askDead) error {
 	filter := w.filter
 	if w.byID != nil {
 		filter = &mqpb.DeadFilter{Reason: filter.Reason, Since: filter.Since, Before: filter.Before, ByKey: filter.ByKey, Key: filter.Key,
 			ByOffset: true, Offsets: ascending(w.byID[p.Number].offsets), Numbers: ascending(w.byID[p.Number].numbers)}
 	}
-	req := &mqpb.DeadLettersRequest{Partition: mqpb.FromPartition(p), Group: uint64(w.group), Filter: filter, Act: w.act, Interval: int64(w.interval)}
+	req := &mqpb.DeadLettersRequest{Partition: mqpb.FromPartition(p.PartitionID), Group: uint64(w.group), Filter: filter, Act: w.act, Interval: int64(w.interval)}
 	for {
 		page := min(w.left, deadPage)
 		if w.interval > 0 {
@@ -230,26 +266,60 @@ func (g *Gateway) deadOf(ctx context.Context, w *deadWork, p mq.PartitionID) (n 
 		}
 		if page == 0 {
 			w.out.More = true
-			return n, nil
+			return nil
 		}
-		req.Limit, req.Delay = uint32(page), int64(w.due())
-		client, err := g.router.Control(p)
+		req.From, req.Limit, req.Delay = p.from, uint32(page), int64(w.due())
+		r, n, err := g.deadPage(ctx, w, p, req, ask)
 		if err != nil {
-			return n, err
+			return err
 		}
-		r, err := client.DeadLetters(ctx, req)
-		if err != nil {
-			return n, controlError(g.leaderOf(p), err)
-		}
-		n += r.GetMatched()
-		w.left -= min(w.left, r.GetMatched())
-		w.out.Messages += r.GetMatched()
+		p.n += n
+		w.left -= min(w.left, n)
+		w.out.Messages += n
+		p.from = r.GetNext()
 		if !r.GetMore() {
-			return n, nil
+			return nil
 		}
-		if req.From = r.GetNext(); ctx.Err() != nil {
+		if ctx.Err() != nil {
 			w.out.More = true
-			return n, nil
+			return nil
 		}
 	}
+}
+
+// deadPage is one page of the work, and how many messages it was done to. The call may have to be sent again, when a leader is
+// gone before it answers and what it did may have been done. Where a caller said how many, it is looked first which ones that are:
+// what is sent again is about no others, and those are counted.
+func (g *Gateway) deadPage(ctx context.Context, w *deadWork, p *deadPart, req *mqpb.DeadLettersRequest, ask askDead) (*mqpb.DeadLettersResponse, uint64, error) {
+	send := func(req *mqpb.DeadLettersRequest, sent *int) (*mqpb.DeadLettersResponse, error) {
+		return ask(ctx, g, p.PartitionID, func(ctx context.Context, c mqpb.LogNodeClient) (*mqpb.DeadLettersResponse, error) {
+			*sent++
+			return c.DeadLetters(ctx, req)
+		})
+	}
+	looks := 0
+	if !w.limited || w.act == "count" {
+		r, err := send(req, &looks)
+		return r, r.GetMatched(), err
+	}
+	if p.chosen == nil {
+		look := proto.CloneOf(req)
+		look.Act = "count"
+		chosen, err := send(look, &looks)
+		if err != nil || chosen.GetMatched() == 0 {
+			return chosen, 0, err
+		}
+		p.chosen, p.sent = chosen, 0
+	}
+	req.To = p.chosen.GetNext()
+	r, err := send(req, &p.sent)
+	req.To = 0
+	if err != nil {
+		return nil, 0, err
+	}
+	n, chosen := r.GetMatched(), p.chosen
+	if p.chosen = nil; p.sent > 1 {
+		n = max(n, chosen.GetMatched())
+	}
+	return chosen, n, nil
 }

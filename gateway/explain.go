@@ -27,16 +27,14 @@ func (g *Gateway) handleExplain(c echo.Context) error {
 			return err
 		}
 	}
-	client, err := g.router.Control(id.Partition)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
 	defer cancel()
-	r, err := client.Explain(ctx, &mqpb.ExplainRequest{Partition: mqpb.FromPartition(id.Partition), Group: uint64(group.ID),
-		Number: id.Number, Scheduled: id.Scheduled})
+	r, err := fromLeader(ctx, g, id.Partition, func(ctx context.Context, c mqpb.LogNodeClient) (*mqpb.ExplainResponse, error) {
+		return c.Explain(ctx, &mqpb.ExplainRequest{Partition: mqpb.FromPartition(id.Partition), Group: uint64(group.ID),
+			Number: id.Number, Scheduled: id.Scheduled})
+	})
 	if err != nil {
-		return notThere(id, controlError(g.leaderOf(id.Partition), err))
+		return notThere(id, err)
 	}
 	return answerJSON(c, http.StatusOK, describeExplain(id, name, r))
 }

@@ -146,14 +146,12 @@ func (g *Gateway) exportGroup(ctx context.Context, t meta.Topic, gr *meta.Group,
 
 // exportFrom exports the first dead letters of a partition that were not.
 func (g *Gateway) exportFrom(ctx context.Context, t meta.Topic, gr *meta.Group, p mq.PartitionID) error {
-	client, err := g.router.Control(p)
+	r, err := fromLeader(ctx, g, p, func(ctx context.Context, c mqpb.LogNodeClient) (*mqpb.HeldMessagesResponse, error) {
+		return c.HeldMessages(ctx, &mqpb.HeldMessagesRequest{Partition: mqpb.FromPartition(p), Group: uint64(gr.ID), State: "dead",
+			Limit: exportBatch, Filter: &mqpb.DeadFilter{Unexported: true}})
+	})
 	if err != nil {
 		return err
-	}
-	r, err := client.HeldMessages(ctx, &mqpb.HeldMessagesRequest{Partition: mqpb.FromPartition(p), Group: uint64(gr.ID), State: "dead",
-		Limit: exportBatch, Filter: &mqpb.DeadFilter{Unexported: true}})
-	if err != nil {
-		return controlError(g.leaderOf(p), err)
 	}
 	target, err := g.topicToPublish(ctx, gr.Settings.DeadLetterTopic)
 	if err != nil {
@@ -161,10 +159,12 @@ func (g *Gateway) exportFrom(ctx context.Context, t meta.Topic, gr *meta.Group, 
 	}
 	done, since, failed := g.publishDead(ctx, t, gr, p, target, r.GetMessages())
 	if len(done) > 0 {
-		_, err := client.DeadLetters(ctx, &mqpb.DeadLettersRequest{Partition: mqpb.FromPartition(p), Group: uint64(gr.ID), Act: "export",
-			Filter: &mqpb.DeadFilter{ByOffset: true, Offsets: done}, Since: since, Limit: exportBatch})
+		_, err := fromLeader(ctx, g, p, func(ctx context.Context, c mqpb.LogNodeClient) (*mqpb.DeadLettersResponse, error) {
+			return c.DeadLetters(ctx, &mqpb.DeadLettersRequest{Partition: mqpb.FromPartition(p), Group: uint64(gr.ID), Act: "export",
+				Filter: &mqpb.DeadFilter{ByOffset: true, Offsets: done}, Since: since, Limit: exportBatch})
+		})
 		if err != nil {
-			return controlError(g.leaderOf(p), err)
+			return err
 		}
 	}
 	return failed

@@ -168,14 +168,12 @@ func (g *Gateway) listHeld(c echo.Context, state string, filter *mqpb.DeadFilter
 // heldPage asks one leader for what the group holds in its partition.
 func (g *Gateway) heldPage(ctx context.Context, at *heldPlace, limit uint32) ([]api.HeldMessage, error) {
 	p := mq.PartitionID{Topic: at.topic, Number: at.partition}
-	client, err := g.router.Control(p)
+	r, err := fromLeader(ctx, g, p, func(ctx context.Context, c mqpb.LogNodeClient) (*mqpb.HeldMessagesResponse, error) {
+		return c.HeldMessages(ctx, &mqpb.HeldMessagesRequest{Partition: mqpb.FromPartition(p), Group: uint64(at.group),
+			State: at.state, From: at.offset, Limit: limit, Filter: at.filter})
+	})
 	if err != nil {
 		return nil, err
-	}
-	r, err := client.HeldMessages(ctx, &mqpb.HeldMessagesRequest{Partition: mqpb.FromPartition(p), Group: uint64(at.group),
-		State: at.state, From: at.offset, Limit: limit, Filter: at.filter})
-	if err != nil {
-		return nil, controlError(g.leaderOf(p), err)
 	}
 	messages := r.GetMessages()
 	messages = messages[:min(len(messages), int(limit))]

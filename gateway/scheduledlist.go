@@ -132,14 +132,12 @@ func (g *Gateway) pendingSchedules(ctx context.Context, t meta.Topic, numbers []
 	for i, n := range numbers {
 		work.Go(func() error {
 			p := mq.PartitionID{Topic: t.ID, Number: n}
-			client, err := g.router.Control(p)
+			due, number := after.of(n)
+			r, err := fromLeader(ctx, g, p, func(ctx context.Context, c mqpb.LogNodeClient) (*mqpb.ListScheduledResponse, error) {
+				return c.ListScheduled(ctx, &mqpb.ListScheduledRequest{Partition: mqpb.FromPartition(p), AfterDue: due, AfterNumber: number, Limit: uint32(limit)})
+			})
 			if err != nil {
 				return err
-			}
-			due, number := after.of(n)
-			r, err := client.ListScheduled(ctx, &mqpb.ListScheduledRequest{Partition: mqpb.FromPartition(p), AfterDue: due, AfterNumber: number, Limit: uint32(limit)})
-			if err != nil {
-				return controlError(g.leaderOf(p), err)
 			}
 			for _, s := range r.GetPending() {
 				lists[i] = append(lists[i], scheduledPlace{s.GetDue(), n, s.GetNumber()})

@@ -144,13 +144,11 @@ func (g *Gateway) attempts(ctx context.Context, t meta.Topic, gr *meta.Group, li
 }
 
 func (g *Gateway) attemptsIn(ctx context.Context, p mq.PartitionID, group mq.GroupID, limit int) ([]api.WebhookAttempt, error) {
-	client, err := g.router.Control(p)
+	r, err := fromLeader(ctx, g, p, func(ctx context.Context, c mqpb.LogNodeClient) (*mqpb.SettlementsResponse, error) {
+		return c.Settlements(ctx, &mqpb.SettlementsRequest{Partition: mqpb.FromPartition(p), Group: uint64(group), Limit: uint32(limit)})
+	})
 	if err != nil {
 		return nil, err
-	}
-	r, err := client.Settlements(ctx, &mqpb.SettlementsRequest{Partition: mqpb.FromPartition(p), Group: uint64(group), Limit: uint32(limit)})
-	if err != nil {
-		return nil, controlError(g.leaderOf(p), err)
 	}
 	out := make([]api.WebhookAttempt, 0, len(r.GetSettlements()))
 	for _, s := range r.GetSettlements() {

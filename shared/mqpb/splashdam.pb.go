@@ -2065,6 +2065,7 @@ type DeadLettersRequest struct {
 	Act           string                 `protobuf:"bytes,4,opt,name=act,proto3" json:"act,omitempty"` // count, redrive, remove or export (note that they were published elsewhere)
 	From          uint64                 `protobuf:"varint,5,opt,name=from,proto3" json:"from,omitempty"`
 	Limit         uint32                 `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"` // dead letters that are looked at
+	To            uint64                 `protobuf:"varint,10,opt,name=to,proto3" json:"to,omitempty"`      // those at lower offsets only; 0 for all
 	Since         int64                  `protobuf:"varint,9,opt,name=since,proto3" json:"since,omitempty"` // of an export: when the caller looked, Unix ns; who died later did so anew
 	Delay         int64                  `protobuf:"varint,7,opt,name=delay,proto3" json:"delay,omitempty"`
 	Interval      int64                  `protobuf:"varint,8,opt,name=interval,proto3" json:"interval,omitempty"` // of a redrive: the i-th is ready after delay + i*interval (ns)
@@ -2140,6 +2141,13 @@ func (x *DeadLettersRequest) GetFrom() uint64 {
 func (x *DeadLettersRequest) GetLimit() uint32 {
 	if x != nil {
 		return x.Limit
+	}
+	return 0
+}
+
+func (x *DeadLettersRequest) GetTo() uint64 {
+	if x != nil {
+		return x.To
 	}
 	return 0
 }
@@ -4868,14 +4876,16 @@ const file_splashdam_proto_rawDesc = "" +
 	"\n" +
 	"unexported\x18\b \x01(\bR\n" +
 	"unexported\x12\x18\n" +
-	"\anumbers\x18\t \x03(\x04R\anumbers\"\x97\x02\n" +
+	"\anumbers\x18\t \x03(\x04R\anumbers\"\xa7\x02\n" +
 	"\x12DeadLettersRequest\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x04R\x05group\x120\n" +
 	"\x06filter\x18\x03 \x01(\v2\x18.splashdam.v1.DeadFilterR\x06filter\x12\x10\n" +
 	"\x03act\x18\x04 \x01(\tR\x03act\x12\x12\n" +
 	"\x04from\x18\x05 \x01(\x04R\x04from\x12\x14\n" +
-	"\x05limit\x18\x06 \x01(\rR\x05limit\x12\x14\n" +
+	"\x05limit\x18\x06 \x01(\rR\x05limit\x12\x0e\n" +
+	"\x02to\x18\n" +
+	" \x01(\x04R\x02to\x12\x14\n" +
 	"\x05since\x18\t \x01(\x03R\x05since\x12\x14\n" +
 	"\x05delay\x18\a \x01(\x03R\x05delay\x12\x1a\n" +
 	"\binterval\x18\b \x01(\x03R\binterval\"W\n" +

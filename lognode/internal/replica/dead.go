@@ -32,13 +32,16 @@ func (p *Partition) DeadLetters(r *mqpb.DeadLettersRequest, done func(*mqpb.Dead
 		}
 		limit := min(max(int(r.GetLimit()), 1), delivery.MaxReceive)
 		dead := l.machine.Dead(id, deadFilter(r.GetFilter()), r.GetFrom(), limit+1)
-		res := &mqpb.DeadLettersResponse{More: len(dead) > limit}
+		for r.GetTo() > 0 && len(dead) > 0 && dead[len(dead)-1].Offset >= r.GetTo() {
+			dead = dead[:len(dead)-1]
+		}
+		res := &mqpb.DeadLettersResponse{More: len(dead) > limit, Next: r.GetFrom()}
 		offsets := make([]uint64, min(len(dead), limit))
 		for i := range offsets {
 			offsets[i] = dead[i].Offset
 		}
-		if res.More {
-			res.Next = dead[limit].Offset
+		if n := len(offsets); n > 0 {
+			res.Next = offsets[n-1] + 1
 		}
 		if !r.GetFilter().GetByKey() && len(r.GetFilter().GetNumbers()) == 0 {
 			p.actOnDead(l, r, offsets, res, done)
