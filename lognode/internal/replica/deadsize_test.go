@@ -59,7 +59,7 @@ func TestTraceSaysHowLongAMessageIsKept(t *testing.T) {
 			Time: mq.Duration(time.Hour), Bytes: 5, KeepUnsettled: true},
 	} {
 		o.world.topic.Retention = r
-		res := call(t, func(done func(*mqpb.TraceResponse, error)) { o.p.Trace(0, done) })
+		res := call(t, func(done func(*mqpb.TraceResponse, error)) { o.p.Trace(0, false, done) })
 		last := res.Events[len(res.Events)-1]
 		if last.Type != eventRetained || last.Reason != want || (last.Until != 0) != (r.Time != 0) || r.Time != 0 && last.Until != res.Events[0].At+int64(time.Hour) {
 			t.Errorf("%+v: %v", r, last)

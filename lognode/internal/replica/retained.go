@@ -10,7 +10,7 @@ import (
 // eventRetained ends every trace: until when the message is kept, as far as anybody can tell now.
 const eventRetained = "RETAINED"
 
-// retainedEvent says how long retention keeps what is in a segment; nil for a message that was carried out of its own.
+// retainedEvent says how long retention keeps what is in a segment; no segment is that of a message that was carried forward.
 func (p *Partition) retainedEvent(l *leadership, s *mq.Segment) *mqpb.TraceEvent {
 	ev := &mqpb.TraceEvent{At: time.Now().UnixNano(), Type: eventRetained, Reason: "nothing limits how long"}
 	if s == nil {
