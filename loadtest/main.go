@@ -31,6 +31,7 @@ type commands struct {
 	Webhook   load.Webhook   `cmd:"" help:"How soon and how many messages reach a webhook's endpoint."`
 	Streams   load.Streams   `cmd:"" help:"How soon messages come by server-sent events, WebSockets or long polls."`
 	Schedule  load.Schedule  `cmd:"" help:"Messages that are due at one moment: how late they come, and that none is early."`
+	Seek      load.Seek      `cmd:"" help:"How long a seek to a time takes among many messages."`
 }
 
 // mode is what each command is.
@@ -40,7 +41,7 @@ type mode interface {
 
 func (c *commands) mode(name string) mode {
 	return map[string]mode{"publish": &c.Publish, "ndjson": &c.NDJSON, "consume": &c.Consume, "e2e": &c.E2E,
-		"wake": &c.Wake, "rebalance": &c.Rebalance, "longpolls": &c.LongPolls, "streams": &c.Streams, "schedule": &c.Schedule, "webhook": &c.Webhook}[name]
+		"wake": &c.Wake, "rebalance": &c.Rebalance, "longpolls": &c.LongPolls, "streams": &c.Streams, "schedule": &c.Schedule, "webhook": &c.Webhook, "seek": &c.Seek}[name]
 }
 
 func main() {

@@ -96,7 +96,7 @@ func attributesInABlock(n, keys, lanes int) (a Attributes) {
 func appendReceipts(items []SettleItem, g Grant) []SettleItem {
 	for _, r := range g.Runs {
 		for i := range uint64(r.Count) {
-			items = append(items, SettleItem{Receipt: mq.Receipt{Partition: part, Offset: r.First + i, Group: 1,
+			items = append(items, SettleItem{Receipt: mq.Receipt{Partition: part, Offset: r.First + i, Group: g.Group,
 				Generation: 1, Segment: 1, Counter: r.Counter + i}})
 		}
 	}
