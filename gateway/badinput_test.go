@@ -202,6 +202,8 @@ func TestSlowLoris(t *testing.T) {
 		e.check(err)
 		if b, err := io.ReadAll(conn); err != nil || strings.Contains(string(b), " 201 ") { // it ends, or the test times out
 			t.Errorf("%q, %v", b, err)
+		} else if strings.HasSuffix(begin, "ab") && !strings.Contains(string(b), "the body did not arrive in time") {
+			t.Errorf("a slow body: %q", b)
 		}
 		_ = conn.Close()
 	}

@@ -72,6 +72,9 @@ func mediaType(h http.Header) (string, error) {
 	if ct == "" || ct == echo.MIMEApplicationJSON {
 		return echo.MIMEApplicationJSON, nil
 	}
+	if err := utf8Only(h); err != nil {
+		return "", err
+	}
 	kind, _, err := mime.ParseMediaType(ct)
 	switch {
 	case err == nil && kind == ndjson:
@@ -80,6 +83,20 @@ func mediaType(h http.Header) (string, error) {
 		return echo.MIMEApplicationJSON, nil
 	}
 	return "", mqerr.New(mqerr.UnsupportedMedia, "this call takes application/json or application/x-ndjson, not %.80q", ct)
+}
+
+// utf8Only refuses a body that says to be in another charset: it would be read as what it is not.
+func utf8Only(h http.Header) error {
+	ct := h.Get(echo.HeaderContentType)
+	if strings.IndexByte(ct, ';') < 0 {
+		return nil
+	}
+	_, params, err := mime.ParseMediaType(ct)
+	charset := params["charset"]
+	if err != nil || charset == "" || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "us-ascii") {
+		return nil
+	}
+	return mqerr.New(mqerr.UnsupportedMedia, "this call reads UTF-8, not %.40q", charset)
 }
 
 func (g *Gateway) publishBatch(c echo.Context, name string, o batchOptions) error {

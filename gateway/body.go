@@ -76,7 +76,8 @@ func (g *Gateway) readBody(c echo.Context, limit int64, tooLarge func() error) (
 	}
 	if err := out.read(in, size, limit, tooLarge); err != nil {
 		out.release()
-		if ctxErr := r.Context().Err(); ctxErr != nil {
+		// net/http ends the context of a request whose body does not come in time, as it does when the caller has gone.
+		if ctxErr := r.Context().Err(); ctxErr != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, ctxErr
 		}
 		return nil, bodyError(err)

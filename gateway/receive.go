@@ -112,6 +112,9 @@ func (r *receive) parse(c echo.Context) error {
 	defer in.release()
 	req := api.ReceiveRequest{Max: defaultMax, MaxBytes: defaultMaxBytes}
 	if len(in.b) > 0 {
+		if err := utf8Only(c.Request().Header); err != nil {
+			return err
+		}
 		if err := strictjson.Decode(in.b, &req); err != nil {
 			return err
 		}

@@ -55,6 +55,9 @@ func (g *Gateway) settle(c echo.Context, parse func(*settlement, []byte) error) 
 	}
 	defer in.release()
 	s := &settlement{g: g}
+	if err := utf8Only(c.Request().Header); err != nil {
+		return err
+	}
 	if err := parse(s, in.b); err != nil {
 		return err
 	}

@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/splashdam/splashdam/gateway/internal/jsonscan"
@@ -76,7 +78,7 @@ func (sub *subscription) run(ctx context.Context, id []byte, r *receive, topic, 
 	s := sub.s
 	defer sub.cancel()
 	defer r.release()
-	err := r.find(ctx, topic, group)
+	err := asFields(r.find(ctx, topic, group))
 	if err == nil {
 		err = s.write(append(sub.head(api.FrameSubscribed, id), '}'))
 	}
@@ -97,6 +99,24 @@ func (sub *subscription) run(ctx context.Context, id []byte, r *receive, topic, 
 	case err != nil && !errors.Is(err, context.Canceled):
 		s.fail(id, sub.name, err)
 	}
+}
+
+// asFields names a field of the frame where the same error of a request names a part of its path.
+func asFields(err error) error {
+	var e *mqerr.Error
+	if !errors.As(err, &e) || len(e.Fields) == 0 {
+		return err
+	}
+	out := *e
+	out.Fields = slices.Clone(e.Fields)
+	for i := range out.Fields {
+		f := &out.Fields[i]
+		if name, ok := strings.CutPrefix(f.Pointer, "path/"); ok {
+			out.Detail = strings.ReplaceAll(out.Detail, f.Pointer, "/"+name)
+			out.Code, f.Pointer = mqerr.ValidationFailed, "/"+name
+		}
+	}
+	return &out
 }
 
 func (sub *subscription) head(kind string, id []byte) []byte {

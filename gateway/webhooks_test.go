@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/splashdam/splashdam/shared/api"
@@ -219,5 +220,27 @@ func testWebhookGroup(t *testing.T, h *harness) {
 	for _, call := range [][3]string{{"PUT", group, `{}`}, {"DELETE", group, ""}, {"POST", group + "/pause", ""}, {"POST", group + "/receive", ""},
 		{"POST", group + "/members", `{}`}, {"PUT", "/v1/topics/orders/groups/webhook.other", `{}`}, {"POST", "/v1/topics/orders/groups/webhook.other/receive", ""}} {
 		h.fails("invalid_parameter", "path/group", call[0], call[1], call[2])
+	}
+	// On a WebSocket the group is a field of the frame, and is called so.
+	ws, _, err := websocket.Dial(t.Context(), h.g.URL()+"/v1/stream", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ws.CloseNow() }()
+	if err := ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"subscribe","subscription":"s","topic":"orders","group":"webhook.shop"}`)); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		_, b, err := ws.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(b), `"type":"error"`) {
+			continue
+		}
+		if !strings.Contains(string(b), `"pointer":"/group"`) || strings.Contains(string(b), "path/") {
+			t.Errorf("subscribing to a webhook's group: %s", b)
+		}
+		return
 	}
 }

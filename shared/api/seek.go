@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -55,8 +54,8 @@ func (t *SeekTarget) UnmarshalJSON(b []byte) error {
 	if json.Unmarshal(b, &names) != nil {
 		return errSeekTarget
 	}
-	if err := json.Unmarshal(b, &o); err != nil {
-		return fmt.Errorf("%w: %v", errSeekTarget, err)
+	if json.Unmarshal(b, &o) != nil { // the decoder's words would be about Go
+		return errSeekTarget
 	}
 	switch {
 	case len(names) == 1 && o.Time != nil && !o.Time.IsZero():

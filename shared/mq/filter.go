@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,8 +64,8 @@ func (f Filter) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads the object.
 func (f *Filter) UnmarshalJSON(b []byte) error {
 	var in map[string]json.RawMessage
-	if err := json.Unmarshal(b, &in); err != nil {
-		return fmt.Errorf("a filter is an object of headers: %w", err)
+	if json.Unmarshal(b, &in) != nil {
+		return errors.New("a filter is an object of headers")
 	}
 	*f = nil
 	for name, raw := range in {
@@ -95,6 +96,8 @@ func (f Filter) check(c *checks, at string) {
 	for i, m := range f {
 		c.want(m.Name != "" && len(m.Values) > 0 != (m.Prefix != ""), at, "has names with one text, some texts or a prefix each")
 		c.want(i == 0 || f[i-1].Name < m.Name, at, "names each header once")
+		twice := slices.ContainsFunc(f[:i], func(o HeaderMatch) bool { return strings.EqualFold(o.Name, m.Name) && o.Name != m.Name })
+		c.want(!twice, at, "names header %.80q twice: case does not tell names apart", m.Name)
 	}
 }
 

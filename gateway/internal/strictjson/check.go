@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
@@ -16,6 +17,7 @@ const maxFields = 32
 
 var (
 	rawType  = reflect.TypeFor[json.RawMessage]()
+	timeType = reflect.TypeFor[time.Time]()
 	textType = reflect.TypeFor[encoding.TextUnmarshaler]()
 	jsonType = reflect.TypeFor[json.Unmarshaler]()
 )
@@ -99,6 +101,12 @@ func (c *checker) text(v any, t reflect.Type, pointer string) {
 		return
 	}
 	u := reflect.New(t).Interface().(encoding.TextUnmarshaler)
+	if t == timeType { // its own words are about layouts
+		if _, err := time.Parse(time.RFC3339, s); err != nil {
+			c.bad(pointer, "must be a time like 2026-01-31T12:00:00Z, not "+short(strconv.Quote(s)))
+			return
+		}
+	}
 	if err := u.UnmarshalText([]byte(s)); err != nil {
 		c.bad(pointer, err.Error())
 	}
