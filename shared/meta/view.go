@@ -230,6 +230,18 @@ func (v *View) HeadsOf(store mq.StoreID) []mq.Head {
 	return out
 }
 
+// Leads says whether a store leads any open segment.
+func (v *View) Leads(store mq.StoreID) bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for _, h := range v.data.heads {
+		if h.Open != nil && h.Open.Leader.Store == store {
+			return true
+		}
+	}
+	return false
+}
+
 // Node finds a live log node by name.
 func (v *View) Node(name string) (Node, bool) {
 	v.mu.RLock()

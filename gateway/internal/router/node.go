@@ -178,20 +178,10 @@ func (n *node) watch(ctx context.Context, end context.CancelFunc, s *Session) {
 			n.r.lookAt("node " + n.name + " says nothing")
 			live, ok := n.r.cfg.View.Node(n.name)
 			registered := ok && live.Addr == n.addr
-			if silent >= silence && !registered || silent >= quiet && registered && !n.leads(live.Store) {
+			if silent >= silence && !registered || silent >= quiet && registered && !n.r.cfg.View.Leads(live.Store) {
 				end()
 				return
 			}
 		}
 	}
-}
-
-// leads says whether a store leads anything, as far as the view knows.
-func (n *node) leads(store mq.StoreID) bool {
-	for _, h := range n.r.cfg.View.HeadsOf(store) {
-		if h.Open != nil && h.Open.Leader.Store == store {
-			return true
-		}
-	}
-	return false
 }

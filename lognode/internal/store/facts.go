@@ -65,6 +65,7 @@ type facts struct {
 	segments map[mq.SegmentID]segmentFacts
 	named    map[mq.PartitionID]mq.Named
 	gaveUp   map[mq.SegmentID]bool // until the segment is removed for good
+	weighed  int64                 // how large the file was when it was last compared with its content
 }
 
 // factsRewriteBytes is how large the file may get beyond four times its content before it is written anew.
@@ -208,10 +209,17 @@ func (f *facts) tidy() error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	// To know the content's size is to encode it: with ten thousand segments that is a tenth of a second, and this is asked
+	// once a second.
+	if f.log.size() < f.weighed+factsRewriteBytes/4 {
+		return nil
+	}
 	content := f.content()
+	f.weighed = f.log.size()
 	if f.log.size() < factsRewriteBytes+4*int64(len(content)) {
 		return nil
 	}
+	f.weighed = 0
 	return f.log.rewrite(func() []byte { return content })
 }
 
