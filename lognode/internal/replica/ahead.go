@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
@@ -67,7 +68,7 @@ func (p *Partition) readAhead(l *leadership) {
 	if len(a.wanted) == 0 && !a.reading && a.bytes < aheadBytes && l.book.NextDue() <= now+int64(aheadOf) {
 		a.wanted = l.book.Take(now+int64(aheadOf), aheadCount, a.wanted)
 	}
-	if len(a.wanted) > 0 && !a.reading && committedAll(l, a.wanted) {
+	if len(a.wanted) > 0 && !a.reading && a.bytes < aheadBytes && committedAll(l, a.wanted) {
 		p.readWanted(l)
 	}
 	p.carryMore(l)
@@ -118,15 +119,16 @@ func (p *Partition) schedulesDue() {
 
 // readWanted reads messages beside the partition.
 func (p *Partition) readWanted(l *leadership) {
-	a, j, wanted := l.ahead, l.journal(), l.ahead.wanted
+	a, j, wanted, room := l.ahead, l.journal(), l.ahead.wanted, aheadBytes-l.ahead.bytes
 	a.reading, a.wanted = true, nil
 	p.beside(func(ctx context.Context) {
-		got, err := p.readScheduled(ctx, &j, wanted)
-		p.post(func() { p.wasRead(a, wanted, got, err) })
+		dealt, got, err := p.readScheduled(ctx, &j, wanted, room)
+		p.post(func() { p.wasRead(a, wanted, dealt, got, err) })
 	})
 }
 
-func (p *Partition) wasRead(a *ahead, wanted []schedule.Wanted, got map[uint64]mq.Message, err error) {
+// wasRead takes what was read of what was wanted; what there was no room for is still wanted.
+func (p *Partition) wasRead(a *ahead, wanted, dealt []schedule.Wanted, got map[uint64]mq.Message, err error) {
 	a.reading = false
 	l := p.lead
 	if l == nil || l.ahead != a {
@@ -137,7 +139,14 @@ func (p *Partition) wasRead(a *ahead, wanted []schedule.Wanted, got map[uint64]m
 		p.log.Error("messages that are due can't be read, and wait", "err", err)
 	}
 	a.look = true
-	for _, w := range wanted {
+	if len(dealt) < len(wanted) {
+		done := make(map[uint64]bool, len(dealt))
+		for _, w := range dealt {
+			done[w.Number] = true
+		}
+		a.wanted = slices.DeleteFunc(wanted, func(w schedule.Wanted) bool { return done[w.Number] })
+	}
+	for _, w := range dealt {
 		m, ok := got[w.Number]
 		switch {
 		case !l.book.Holds(w.Schedule): // cancelled or re-timed meanwhile

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// entryAbout is where an entry ends; one batch may be larger.
+	// entryAbout is where an entry ends; one batch, or one message that is released or carried, may be larger. With more than
+	// that in it an entry takes nothing else: two of the largest would exceed what a store and a stream take.
 	entryAbout = 1 << 20
 	// holdBelow: while an entry of the partition is on its way to the disk, less than this waits for it, so
 	// that single messages gather into one entry as they do in a group commit.
@@ -82,6 +83,17 @@ func (p *Partition) flush() {
 	}
 }
 
+// placeFull makes an entry within a round of events when there are records enough for one: with those of the whole round, or
+// of all that come while the disk is busy, it might become larger than a store and a stream take.
+func (p *Partition) placeFull() {
+	if l := p.lead; l != nil && l.serving && !l.seg.Sealed() && l.records() > entryAbout {
+		p.place(l)
+	}
+}
+
+// records is how many bytes of records wait for an entry.
+func (l *leadership) records() int { return l.machine.Pending() + l.book.Unwritten() }
+
 // mayPlace holds entries back while one is on its way to the disk, unless there is enough for another.
 func (l *leadership) mayPlace() bool {
 	return len(l.own) == 0 || l.batchBytes >= holdBelow && l.ownBytes < maxOwn
@@ -114,7 +126,7 @@ func (p *Partition) place(l *leadership) bool {
 	now := max(p.env.stamp(), l.seg.Stamp())
 	var e mq.Entry
 	data, e.Count = p.placeReleases(l, data, clock) // by the clock itself: an earlier leader's may have been ahead
-	data = l.placeDead(l.placeCarried(data))
+	data = l.placeDead(l.placeCarried(data))        // each does nothing when the entry is full
 	data, n := p.placeBatches(l, &e, data, now)
 	if len(data) == mq.EntryHeaderSize { // answers may wait all the same, but nothing new is stored: for what is placed already
 		l.answerAt(l.seg.Next(), n, now)
@@ -142,7 +154,7 @@ func (p *Partition) place(l *leadership) bool {
 func (p *Partition) placeBatches(l *leadership, e *mq.Entry, data []byte, now int64) (_ []byte, n int) {
 	for n < len(l.batches) {
 		b := &l.batches[n]
-		if n > 0 && len(data)+len(b.body) > entryAbout {
+		if len(data) > entryAbout || n > 0 && len(data)+len(b.body) > entryAbout {
 			break
 		}
 		l.batchBytes -= len(b.body)

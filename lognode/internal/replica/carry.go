@@ -66,10 +66,11 @@ func (p *Partition) carryMore(l *leadership) {
 	})
 }
 
-// readCarried reads pending messages with the time at which each was scheduled. list is in order of places.
+// readCarried reads pending messages with the time at which each was scheduled, until it has aheadBytes of them. list is in
+// order of places.
 func (p *Partition) readCarried(ctx context.Context, j *journal, list []schedule.Wanted) ([]carried, error) {
 	var out []carried
-	for len(list) > 0 {
+	for size := 0; len(list) > 0 && size < aheadBytes; {
 		n := 1
 		for n < len(list) && list[n].At == list[0].At {
 			n++
@@ -87,7 +88,9 @@ func (p *Partition) readCarried(ctx context.Context, j *journal, list []schedule
 			return out, err
 		}
 		for _, w := range list[:n] {
-			out = append(out, carried{w, messages[w.Number], at})
+			m := messages[w.Number]
+			out = append(out, carried{w, m, at})
+			size += m.Size()
 		}
 		list = list[n:]
 	}
@@ -117,7 +120,7 @@ func scheduledAt(e *mq.Entry) (int64, error) {
 func (l *leadership) placeCarried(data []byte) []byte {
 	c := &l.ahead.carry
 	size := 0
-	for len(c.ready) > 0 && size < releaseBytes {
+	for len(c.ready) > 0 && size < releaseBytes && len(data) <= entryAbout {
 		var b mq.BatchBuilder
 		var schedules []mq.Schedule
 		at := c.ready[0].scheduled

@@ -110,7 +110,7 @@ func (p *Partition) deadBatch(ctx context.Context, j *journal, offsets []uint64)
 // placeDead appends records of what was read to be carried and is wanted still, about as much as an entry may have.
 func (l *leadership) placeDead(data []byte) []byte {
 	c, size := &l.dead, 0
-	for len(c.ready) > 0 && size < releaseBytes {
+	for len(c.ready) > 0 && size < releaseBytes && len(data) <= entryAbout {
 		b := c.ready[0]
 		c.ready = c.ready[1:]
 		wanted := b.Offsets[:0:0]

@@ -119,7 +119,7 @@ func (p *Partition) announce() {
 // checkpoint puts the machine's state into the journal, in records of its own. It names the position after
 // everything that is placed: the state holds all of that and nothing more, as nothing waits to be placed.
 func (p *Partition) checkpoint(l *leadership) {
-	if l.machine.Pending()+l.book.Unwritten() > 0 && !p.place(l) {
+	if l.records() > 0 && !p.place(l) {
 		return
 	}
 	l.checkpointed = l.sinceOpen

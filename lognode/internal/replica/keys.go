@@ -150,7 +150,7 @@ func (p *Partition) placeKeys(l *leadership, list []dedup.Entry) {
 		data := make([]byte, mq.EntryHeaderSize, mq.EntryHeaderSize+size+16)
 		data = mq.AppendRecord(data, mq.KindKeys, dedup.Append(nil, live))
 		var e mq.Entry
-		if err := l.seg.Place(&e, now); err != nil {
+		if err := l.seg.Place(&e, p.env.stamp()); err != nil {
 			p.stop(err)
 			return
 		}

@@ -91,6 +91,8 @@ func (p *Partition) leader() (*leadership, error) {
 		return nil, e
 	case !p.quorate(l):
 		return nil, mqerr.New(mqerr.NoQuorum, "fewer than %d of %d replicas answer", l.seg.Segment().Quorum, len(l.followers))
+	case l.serving && l.seg.Sealed() && l.records() > entryAbout: // what is decided now goes into the first entry after a roll
+		return nil, mqerr.New(mqerr.NotLeader, "the leader's segment is sealed, and enough waits for the next one")
 	}
 	return l, nil
 }

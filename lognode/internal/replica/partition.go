@@ -205,6 +205,7 @@ func (p *Partition) run() {
 		for i, event := range batch {
 			event()
 			batch[i] = nil
+			p.placeFull()
 		}
 		p.flush()
 		p.announce()

@@ -133,7 +133,7 @@ func (p *Partition) entry(ctx context.Context, j *journal, offset uint64) (*mq.E
 			return nil, err
 		}
 	} else if data, err = p.env.Store.EntryAt(s.ID, offset); err != nil {
-		if data, err = p.remoteEntry(ctx, s, offset, err); err != nil {
+		if data, err = p.remoteEntry(ctx, s, &mqpb.ReadSegmentRequest{Holding: true, Offset: offset}, err); err != nil {
 			return nil, err
 		}
 	}
@@ -148,11 +148,12 @@ func (p *Partition) entry(ctx context.Context, j *journal, offset uint64) (*mq.E
 	return &e, nil
 }
 
-// remoteEntry asks the other replicas for what this store lacks or can't read.
-func (p *Partition) remoteEntry(ctx context.Context, s *mq.Segment, offset uint64, cause error) ([]byte, error) {
-	if !errors.Is(cause, store.ErrNotFound) && !errors.Is(cause, store.ErrDamaged) {
+// remoteEntry asks the other replicas for an entry that this store lacks or can't read, which cause says.
+func (p *Partition) remoteEntry(ctx context.Context, s *mq.Segment, req *mqpb.ReadSegmentRequest, cause error) ([]byte, error) {
+	if !errors.Is(cause, store.ErrNotFound) && !errors.Is(cause, store.ErrDamaged) && !errors.Is(cause, store.ErrUnknownSegment) {
 		return nil, cause
 	}
+	req.Segment, req.MaxBytes = uint64(s.ID), 1
 	for _, r := range s.Replicas {
 		if r.Store == p.env.Store.Identity().Store {
 			continue
@@ -162,7 +163,7 @@ func (p *Partition) remoteEntry(ctx context.Context, s *mq.Segment, offset uint6
 			continue
 		}
 		call, cancel := context.WithTimeout(ctx, p.patience(r.Store))
-		res, err := c.ReadSegment(call, &mqpb.ReadSegmentRequest{Segment: uint64(s.ID), Holding: true, Offset: offset, MaxBytes: 1})
+		res, err := c.ReadSegment(call, req)
 		cancel()
 		if err == nil && res.Known && len(res.Entries) > 0 {
 			return res.Entries[0], nil
@@ -285,13 +286,17 @@ func (p *Partition) offsetAt(ctx context.Context, j *journal, t int64) (uint64, 
 	return j.open.End.Offset, nil
 }
 
-func (p *Partition) stampSearch(ctx context.Context, s *mq.Segment, t int64) (mq.Position, bool, error) {
+// stampSearch finds the first entry of a segment whose stamp is not before t. Where this store's copy ends early (it is being
+// made) or is damaged, the rest is looked through on other replicas.
+func (p *Partition) stampSearch(ctx context.Context, s *mq.Segment, t int64) (at mq.Position, found bool, err error) {
+	from := s.Base
 	if info, ok := p.env.Store.Segment(s.ID); ok && !info.Damaged {
-		return p.env.Store.FirstStampAtLeast(s.ID, t)
+		if at, found, err = p.env.Store.FirstStampAtLeast(s.ID, t); err != nil || found {
+			return at, found, err
+		}
+		from = info.Tail
 	}
-	var at mq.Position
-	found := false
-	err := p.walk(ctx, s, s.Base, func(e *mq.Entry) error {
+	err = p.walk(ctx, s, from, func(e *mq.Entry) error {
 		if e.Stamp < t {
 			return nil
 		}

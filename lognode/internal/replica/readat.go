@@ -37,7 +37,7 @@ func (p *Partition) entryAt(ctx context.Context, j *journal, at mq.Position) (mq
 		err = store.ErrNotFound
 	}
 	if err != nil {
-		if data, err = p.remoteEntryAt(ctx, s, at, err); err != nil {
+		if data, err = p.remoteEntry(ctx, s, &mqpb.ReadSegmentRequest{From: mqpb.FromPosition(at)}, err); err != nil {
 			return mq.Entry{}, err
 		}
 	}
@@ -48,48 +48,34 @@ func (p *Partition) entryAt(ctx context.Context, j *journal, at mq.Position) (mq
 	return e, err
 }
 
-// remoteEntryAt asks the other replicas for what this store lacks or can't read.
-func (p *Partition) remoteEntryAt(ctx context.Context, s *mq.Segment, at mq.Position, cause error) ([]byte, error) {
-	if !errors.Is(cause, store.ErrNotFound) && !errors.Is(cause, store.ErrDamaged) && !errors.Is(cause, store.ErrUnknownSegment) {
-		return nil, cause
+// readScheduled reads the messages of pending schedules, each with memory of its own, those due first before the others, until
+// it has room bytes of them. dealt are those that it has read; with an error messages of some are missing.
+func (p *Partition) readScheduled(ctx context.Context, j *journal, wanted []schedule.Wanted, room int) (dealt []schedule.Wanted, messages map[uint64]mq.Message, failed error) {
+	byPlace := map[mq.Position][]schedule.Wanted{} // an entry is read once
+	for _, w := range wanted {
+		byPlace[w.At] = append(byPlace[w.At], w)
 	}
-	for _, r := range s.Replicas {
-		if r.Store == p.env.Store.Identity().Store {
-			continue
+	messages = make(map[uint64]mq.Message, len(wanted))
+	for _, w := range wanted {
+		there := byPlace[w.At]
+		if len(there) == 0 {
+			continue // with one that is due earlier
 		}
-		c, err := p.env.Peers.Client(r.Store)
-		if err != nil {
-			continue
+		if room <= 0 {
+			break
 		}
-		call, cancel := context.WithTimeout(ctx, p.patience(r.Store))
-		res, err := c.ReadSegment(call, &mqpb.ReadSegmentRequest{Segment: uint64(s.ID), From: mqpb.FromPosition(at), MaxBytes: 1})
-		cancel()
-		if err == nil && res.Known && len(res.Entries) > 0 {
-			return res.Entries[0], nil
-		}
-	}
-	return nil, cause
-}
-
-// readScheduled reads the messages of pending schedules, each with memory of its own. With an error some are missing.
-func (p *Partition) readScheduled(ctx context.Context, j *journal, wanted []schedule.Wanted) (map[uint64]mq.Message, error) {
-	byPlace := slices.Clone(wanted)
-	slices.SortFunc(byPlace, func(a, b schedule.Wanted) int { return a.At.Compare(b.At) })
-	out := make(map[uint64]mq.Message, len(wanted))
-	var failed error
-	for len(byPlace) > 0 {
-		n := 1
-		for n < len(byPlace) && byPlace[n].At == byPlace[0].At {
-			n++
-		}
-		e, err := p.entryAt(ctx, j, byPlace[0].At)
+		delete(byPlace, w.At)
+		e, err := p.entryAt(ctx, j, w.At)
 		if err == nil {
-			err = messagesOf(&e, byPlace[:n], out)
+			err = messagesOf(&e, there, messages)
 		}
-		failed = errors.Join(failed, err)
-		byPlace = byPlace[n:]
+		for i := range there {
+			m := messages[there[i].Number]
+			room -= m.Size()
+		}
+		dealt, failed = append(dealt, there...), errors.Join(failed, err)
 	}
-	return out, failed
+	return dealt, messages, failed
 }
 
 // messagesOf adds the wanted messages of an entry to out.

@@ -1,0 +1,190 @@
+package replica
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/schedule"
+	"github.com/splashdam/splashdam/lognode/internal/store"
+	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/link"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// together runs f while the partition's goroutine waits, so that what f posts is one round of events.
+func (o *one) together(f func()) {
+	gate := make(chan struct{})
+	o.p.post(func() { <-gate })
+	f()
+	close(gate)
+}
+
+// answered waits for an answer; a leader that asks for a seal meanwhile did not get its entry to the disk.
+func (o *one) answered(ch <-chan answer) answer {
+	o.t.Helper()
+	select {
+	case a := <-ch:
+		return a
+	case <-o.wants:
+		o.t.Fatal("the leader asks for a seal")
+	}
+	return answer{}
+}
+
+func (o *one) onPartition(f func(l *leadership)) {
+	done := make(chan struct{})
+	o.p.post(func() {
+		defer close(done)
+		f(o.p.lead)
+	})
+	<-done
+}
+
+// One message alone may be nearly as large as an entry may be: a due one and a published one are not put into the same.
+func TestLargeMessagesDoNotShareAnEntry(t *testing.T) {
+	o := newOne(t)
+	o.group(1, nil)
+	large := strings.Repeat("x", mq.LargestMaxMessageBytes)
+	f := o.schedule(300*time.Millisecond, large)
+	for there := false; !there; {
+		o.onPartition(func(l *leadership) { _, there = l.ahead.messages[f.First] })
+	}
+	body, n := batchOf(large)
+	ch := make(chan answer, 1)
+	due := time.NewTimer(time.Until(time.Unix(0, f.Dues[0])))
+	o.together(func() {
+		<-due.C
+		o.p.Append(body, n, func(ft frame.Type, b link.Encoder) { ch <- answer{ft, b.AppendTo(nil)} })
+		o.p.post(func() { o.p.schedulesDue() })
+	})
+	if err := o.answered(ch).err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if m := o.await(1); len(m) != 1 || m[0].value != large {
+			t.Fatalf("%d messages", len(m))
+		}
+	}
+}
+
+// The reasons of what consumers refuse are records, too: many of them at once are more than one entry.
+func TestManyRecordsAreSeveralEntries(t *testing.T) {
+	o := newOne(t)
+	values := make([]string, 9000)
+	for i := range values {
+		values[i] = "m"
+	}
+	o.publish(values...)
+	reasons := []string{strings.Repeat("a", mq.MaxReasonBytes), strings.Repeat("b", mq.MaxReasonBytes)}
+	var calls [][]delivery.SettleItem
+	for g := mq.GroupID(1); g <= 3; g++ {
+		o.group(g, nil)
+		var items []delivery.SettleItem
+		for _, m := range o.receive(g, len(values)) {
+			items = append(items, delivery.SettleItem{Receipt: m.receipt, Outcome: delivery.Nack, Reason: reasons[len(items)%2], Delay: int64(time.Hour)})
+		}
+		if len(items) != len(values) {
+			t.Fatalf("%d of %d are out", len(items), len(values))
+		}
+		calls = append(calls, items)
+	}
+	size := 0
+	ch := make(chan answer, len(calls))
+	o.together(func() {
+		for _, items := range calls {
+			size += len(items) * mq.MaxReasonBytes
+			o.p.Settle(items, make([]mqerr.Code, len(items)), func(ft frame.Type, b link.Encoder) { ch <- answer{ft, b.AppendTo(nil)} })
+		}
+	})
+	if size < store.MaxEntryBytes {
+		t.Fatalf("%d bytes of reasons fit into one entry", size)
+	}
+	for range calls {
+		if err := o.answered(ch).err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What is read ahead of its time is bounded in bytes, not only in messages.
+func TestReadAheadIsBounded(t *testing.T) {
+	o := newOne(t)
+	o.group(1, nil)
+	const count = 3 * aheadBytes >> 20
+	mib := strings.Repeat("x", 1<<20)
+	var all []schedule.Wanted
+	for range count {
+		o.schedule(time.Hour, mib)
+	}
+	var j journal
+	o.onPartition(func(l *leadership) {
+		all = l.book.Take(time.Now().Add(2*time.Hour).UnixNano(), aheadCount, nil)
+		j = l.journal()
+	})
+	if len(all) != count {
+		t.Fatalf("%d of %d", len(all), count)
+	}
+	dealt, got, err := o.p.readScheduled(t.Context(), &j, all, aheadBytes)
+	if err != nil || len(dealt) != len(got) || len(got) > aheadBytes>>20+1 || len(got) < aheadBytes>>20-1 {
+		t.Fatalf("%d messages for %d schedules: %v", len(got), len(dealt), err)
+	}
+	for i, w := range dealt {
+		if w != all[i] {
+			t.Fatalf("schedule %d before %d, which is due earlier", w.Number, all[i].Number)
+		}
+	}
+	carried, err := o.p.readCarried(t.Context(), &j, all)
+	if err != nil || len(carried) > aheadBytes>>20+1 {
+		t.Fatalf("%d messages are read to be carried: %v", len(carried), err)
+	}
+}
+
+// More is due at once than is read ahead: all of it comes.
+func TestMoreIsDueThanIsReadAhead(t *testing.T) {
+	o := newOne(t)
+	o.group(1, nil)
+	const count = 2 * aheadBytes >> 20
+	mib := strings.Repeat("x", 1<<20)
+	for range count {
+		o.schedule(500*time.Millisecond, mib)
+	}
+	seen := map[uint64]bool{}
+	for len(seen) < count {
+		for _, m := range o.await(1) {
+			seen[m.receipt.Offset] = true
+		}
+		o.onPartition(func(l *leadership) {
+			if l.ahead.bytes > aheadBytes+2<<20 {
+				t.Errorf("%d bytes are held", l.ahead.bytes)
+			}
+		})
+	}
+}
+
+// The first message of a time may lie behind what a copy that is being made has: the rest is looked through elsewhere.
+func TestTimeIsFoundBehindAShortCopy(t *testing.T) {
+	from, here := openStore(t), openStore(t)
+	seg := mq.Segment{ID: 5, Partition: testPartition, Number: 1, Quorum: 2, Leader: from.Identity(), Compared: 1,
+		Replicas: []mq.Replica{{Store: from.Identity().Store}, {Store: here.Identity().Store}}}
+	for _, s := range []*store.Store{from, here} {
+		if err := s.CreateSegments([]mq.Segment{seg}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, end := fill(t, from, &seg, 40) // stamped 1 to 40
+	fill(t, here, &seg, 7)
+	p := &Partition{env: &Env{Store: here, Peers: donor{store: from}}, id: testPartition}
+	seg.Sealed, seg.End = true, end
+	for stamp, offset := range map[int64]uint64{1: 0, 7: 6, 8: 7, 25: 24, 40: 39} {
+		at, found, err := p.stampSearch(t.Context(), &seg, stamp)
+		if err != nil || !found || at.Offset != offset {
+			t.Errorf("stamp %d: offset %d, %v, %v; want %d", stamp, at.Offset, found, err, offset)
+		}
+	}
+	if _, found, err := p.stampSearch(t.Context(), &seg, 41); found || err != nil {
+		t.Errorf("beyond the end: %v, %v", found, err)
+	}
+}
