@@ -145,6 +145,22 @@ func afterTheHole(t *testing.T, one caller, hole lostRange) {
 	lost := mq.MessageID{Partition: mq.PartitionID{Topic: mustParse(t, read.Messages[0].ID).Partition.Topic}, Number: 77}
 	one.call(410, "GET", "/v1/messages/"+lost.String(), "", nil)
 	one.call(410, "GET", "/v1/messages/"+lost.String()+"/trace", "", nil)
+	var why struct{ State, Because string }
+	one.call(200, "GET", "/v1/messages/"+lost.String()+"/explain?group=old", "", &why)
+	if why.State != "lost" || why.Because == "" {
+		t.Errorf("a lost offset is explained as %+v", why)
+	}
+	// A seek into the hole goes to what comes behind it.
+	var sought struct {
+		Partitions []struct{ To, Lag uint64 }
+	}
+	one.call(200, "POST", "/v1/topics/sad/groups/old/seek", `{"to":{"offset":77,"partition":0}}`, &sought)
+	if len(sought.Partitions) != 1 || sought.Partitions[0].To != 10+1<<32 || sought.Partitions[0].Lag != 1 {
+		t.Errorf("sought into the hole: %+v", sought)
+	}
+	if got := values(one.receiveN("sad", "old", 1, "")); !slices.Equal(got, []string{"v-10"}) {
+		t.Errorf("after a seek into the hole: %v", got)
+	}
 }
 
 func mustParse(t *testing.T, id string) mq.MessageID {

@@ -33,13 +33,15 @@ type Builder struct {
 	lanes       lanes
 	keys        keys
 	blocks      blocks
+	scheduled   scheduled
 	sections    []section
 }
 
 // NewBuilder begins a part at a position.
 func NewBuilder(id mq.SegmentID, from mq.Position) *Builder {
 	b := &Builder{segment: id, from: from, to: from}
-	b.sections = []section{&b.lanes, &b.keys, &b.blocks, named{&b.blocks}}
+	b.scheduled.blocks = &b.blocks
+	b.sections = []section{&b.lanes, &b.keys, &b.blocks, named{&b.blocks}, &b.scheduled}
 	return b
 }
 

@@ -12,7 +12,7 @@
 // sealed is Complete when its parts reach from base to end.
 //
 // Outline. Builder (builder.go) gives each record to every section; a section is one file here: lanes.go, keys.go,
-// blocks.go. To add one: a number below, a type with the methods of section, a field in sections, and a function
+// blocks.go, scheduled.go. To add one: a number below, a type with the methods of section, a field in sections, and a function
 // that reads it from a Footer.
 //
 // Part: magic (4) | CRC-32C of the rest of the header (4) | version (1) | sections (1) | segment (8) | from (12) | to (12) |
@@ -42,10 +42,12 @@ const (
 	sectionKeys   SectionID = 2
 	sectionBlocks SectionID = 3
 	sectionNamed  SectionID = 4
+
+	sectionScheduled SectionID = 5
 )
 
 const (
-	partVersion = 1
+	partVersion = 2
 	headerFixed = 4 + 4 + 1 + 1 + 8 + 2*mq.PositionSize + 8 + 8
 	headerEach  = 1 + 4 + 4
 	// maxSection bounds a section, so that a forged length does not make a reader allocate more.

@@ -321,7 +321,8 @@ func TestDamageIsNoticed(t *testing.T) {
 			maps[i] = roaring64.New()
 		}
 		_, named := f.Naming(0)
-		err := errors.Join(f.Lanes(&maps), f.Keys(0, func(*Part, []dedup.Entry) bool { return true }), named)
+		_, waits := f.Scheduled()
+		err := errors.Join(waits, f.Lanes(&maps), f.Keys(0, func(*Part, []dedup.Entry) bool { return true }), named)
 		if !errors.Is(err, ErrDamaged) {
 			t.Fatalf("byte %d of %d: %v", i, len(good), err)
 		}

@@ -128,7 +128,7 @@ func (p *Partition) loadSchedules(ctx context.Context, o *loaded, asOf mq.Positi
 		if book.Restoring() == 0 || !from.Before(s.End) {
 			continue
 		}
-		err := p.walk(ctx, s, maxPosition(from, s.Base), func(e *mq.Entry) error {
+		err := p.walkScheduled(ctx, s, from, func(e *mq.Entry) error {
 			if book.Restoring() == 0 || !e.At.Before(asOf) {
 				return errStop
 			}
@@ -139,6 +139,24 @@ func (p *Partition) loadSchedules(ctx context.Context, o *loaded, asOf mq.Positi
 		}
 	}
 	return nil
+}
+
+// walkScheduled is walk for those stretches of a segment that may hold scheduled messages, as its footer says.
+func (p *Partition) walkScheduled(ctx context.Context, s *mq.Segment, from mq.Position, f func(*mq.Entry) error) error {
+	var spans []footer.Span
+	err := p.withFooter(ctx, s, func(f *footer.Footer) (err error) {
+		spans, err = f.Scheduled()
+		return err
+	})
+	for _, span := range spans {
+		if err != nil || !from.Before(span.To) {
+			continue
+		}
+		piece := *s
+		piece.Held, piece.End = nil, span.To
+		err = p.walk(ctx, &piece, maxPosition(from, span.From), f)
+	}
+	return err
 }
 
 func maxPosition(a, b mq.Position) mq.Position {
