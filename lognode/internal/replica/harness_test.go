@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,6 +115,7 @@ type one struct {
 	wants chan mq.SegmentID
 	woken chan mq.GroupID
 	next  mq.SegmentID
+	used  atomic.Uint64 // share of the disk beyond the usual 10 %
 }
 
 func newOne(t *testing.T) *one {
@@ -135,7 +137,8 @@ func (o *one) boot() {
 	o.t.Helper()
 	cfg := store.DefaultConfig(o.dir)
 	cfg.BallastBytes, cfg.VolumeBytes = 0, 8<<20
-	cfg.DiskUsage = func(string) (uint64, uint64, error) { return 10, 100, nil }
+	cfg.SpaceEvery = -1
+	cfg.DiskUsage = func(string) (uint64, uint64, error) { return 10 + o.used.Load(), 100, nil }
 	s, err := store.Open(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		o.t.Fatal(err)
