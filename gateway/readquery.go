@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"context"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -218,17 +216,4 @@ func allNumbers(t meta.Topic) []uint32 {
 		out[i] = uint32(i)
 	}
 	return out
-}
-
-// fetchRead asks a partition's leader for committed messages; ctx has a deadline.
-func (g *Gateway) fetchRead(ctx context.Context, f *frame.Read) (*frame.ReadDone, error) {
-	body, err := g.router.Call(ctx, f.Partition, frame.TypeRead, f)
-	if err != nil {
-		return nil, err
-	}
-	var done frame.ReadDone
-	if err := done.Parse(body); err != nil {
-		return nil, fmt.Errorf("the leader of partition %s answered a read: %w", f.Partition, err)
-	}
-	return &done, nil
 }

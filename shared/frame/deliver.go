@@ -305,12 +305,19 @@ type Read struct {
 	MaxBytes  uint32
 	Backward  bool
 	Archived  bool // what is in the archive too
+	// Sealed may be asked of any replica: it answers from the sealed segments, with EndUnknown as the end, and NoLeader
+	// where only the leader can.
+	Sealed bool
 }
+
+// EndUnknown is the End of a ReadDone that no leader gave: more may follow.
+const EndUnknown = 1 << 62
 
 // The flags of a Read.
 const (
 	readBackward = 1 << iota
 	readArchived
+	readSealed
 )
 
 // AppendTo appends the frame's body.
@@ -329,6 +336,9 @@ func (f *Read) AppendTo(b []byte) []byte {
 	if f.Archived {
 		flags |= readArchived
 	}
+	if f.Sealed {
+		flags |= readSealed
+	}
 	return append(b, flags)
 }
 
@@ -344,8 +354,8 @@ func (f *Read) Parse(b []byte) error {
 	}
 	f.Limit, f.MaxBytes = r.Uint32(), r.Uint32()
 	flags := r.Byte()
-	f.Backward, f.Archived = flags&readBackward != 0, flags&readArchived != 0
-	if flags > readBackward|readArchived {
+	f.Backward, f.Archived, f.Sealed = flags&readBackward != 0, flags&readArchived != 0, flags&readSealed != 0
+	if flags > readBackward|readArchived|readSealed {
 		r.Fail("flags %#x of a read", flags)
 	}
 	return r.Err()

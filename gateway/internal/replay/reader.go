@@ -7,6 +7,7 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -110,6 +111,9 @@ func (r *Reader) page(ctx context.Context, limit, maxBytes int, after func()) ([
 	size := 0
 	for len(out) < limit && (size < maxBytes || len(out) == 0) {
 		if err := r.fill(ctx, limit-len(out)); err != nil {
+			if e := mqerr.Of(err); len(out) > 0 && e.Code.Retryable() && !errors.Is(ctx.Err(), context.Canceled) {
+				break // what there is, now; who goes on is told then
+			}
 			return nil, err
 		}
 		s := r.first()

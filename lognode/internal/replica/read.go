@@ -174,6 +174,10 @@ func (p *Partition) remoteEntry(ctx context.Context, s *mq.Segment, req *mqpb.Re
 
 // Read answers committed messages without a group.
 func (p *Partition) Read(r frame.Read, reply Reply) {
+	if r.Sealed {
+		p.beside(func(ctx context.Context) { p.readSealed(ctx, r, reply) })
+		return
+	}
 	p.serveRead(reply.fail, func(l *leadership) {
 		j := l.journal()
 		if needsArchive(&r, j.first()) {
