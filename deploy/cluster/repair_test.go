@@ -92,7 +92,7 @@ func healed(t *testing.T, store *meta.Store, view *meta.View, topic string) (sea
 
 // A node that lost its directory is another node: what the old one held is copied to it from the survivors, and
 // with one of those away nothing is missing.
-func TestEndLostNodeIsReplaced(t *testing.T) {
+func TestMuseum13EndLostNodeIsAnotherNode(t *testing.T) {
 	dir := t.TempDir()
 	c := start(t, Options{Dir: dir, Nodes: 3, CoordinatorConfig: func(_ int, cfg *coordinator.Config) { cfg.RepairAfter = time.Second }})
 	store, view := chains(t, c)

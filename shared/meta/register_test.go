@@ -34,9 +34,9 @@ func nextEvent(t *testing.T, w clientv3.WatchChan) *clientv3.Event {
 	return nil
 }
 
-// TestMuseum7LostLeaseIsReplaced: the lease goes away behind the registration's back; the key comes back under
+// TestMuseum07LostLeaseIsReplaced: the lease goes away behind the registration's back; the key comes back under
 // another lease, with the newest value.
-func TestMuseum7LostLeaseIsReplaced(t *testing.T) {
+func TestMuseum07LostLeaseIsReplaced(t *testing.T) {
 	s, ctx := testStore(t)
 	r, err := s.Register(ctx, NodeKey("n"), Node{Name: "n", Boot: 1}, time.Second, nil)
 	if err != nil {
@@ -73,8 +73,8 @@ func TestMuseum7LostLeaseIsReplaced(t *testing.T) {
 	}
 }
 
-// TestMuseum4GateStopsKeepalives: while the gate fails the lease runs out, and comes back when it works again.
-func TestMuseum4GateStopsKeepalives(t *testing.T) {
+// TestMuseum04GateStopsKeepalives: while the gate fails the lease runs out, and comes back when it works again.
+func TestMuseum04GateStopsKeepalives(t *testing.T) {
 	s, ctx := testStore(t)
 	var broken atomic.Bool
 	gate := func(ctx context.Context) error {

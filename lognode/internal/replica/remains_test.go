@@ -231,3 +231,29 @@ func TestDamagedOpenSegmentIsReadOnly(t *testing.T) {
 	}
 	o.onlyReads()
 }
+
+// Museum 2: a damaged replica deletes good data. A copy that is damaged is not removed to be fetched again while nobody
+// answers who has it whole: what is intact of it may be all that is left.
+func TestMuseum02DamagedCopyDeletesNothing(t *testing.T) {
+	o := newOne(t)
+	o.thirty()
+	id := o.world.head.Open.ID
+	o.stop()
+	spoil(t, o.dir, "message-20")
+	o.start()
+	o.onlyReads()
+	o.world.mu.Lock()
+	s := *o.world.head.Last
+	o.world.mu.Unlock()
+	if s.ID != id {
+		t.Fatalf("segment %d was sealed, not %d", s.ID, id)
+	}
+	s.Replicas = append(s.Replicas, mq.Replica{Store: "away", Node: "node-2"})
+	if err := o.p.Repair(t.Context(), &s, func(context.Context, int) error { return nil }); err == nil {
+		t.Fatal("a copy was repaired with nobody there")
+	}
+	if at, err := o.store.Intact(id); err != nil || at.Offset != 20 {
+		t.Errorf("intact up to %s, %v", at, err)
+	}
+	o.onlyReads()
+}

@@ -172,8 +172,8 @@ func (m *model) check(t *rapid.T) {
 	}
 }
 
-// TestAcknowledgedIsBelowEveryEnd is I1 to I4 over random schedules with crashes and a seal, for each quorum.
-func TestAcknowledgedIsBelowEveryEnd(t *testing.T) {
+// TestMuseum03AcknowledgedIsBelowEveryEnd is I1 to I4 over random schedules with crashes and a seal, for each quorum.
+func TestMuseum03AcknowledgedIsBelowEveryEnd(t *testing.T) {
 	for _, c := range []struct{ replicas, quorum int }{{1, 1}, {2, 2}, {3, 2}, {5, 3}} {
 		t.Run(fmt.Sprintf("%d_of_%d", c.quorum, c.replicas), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
@@ -291,7 +291,7 @@ func TestNothingIsCommittedBeforeTheChainIs(t *testing.T) {
 	}
 }
 
-func TestFollowerWindow(t *testing.T) {
+func TestMuseum05StuckFollowerHasAWindow(t *testing.T) {
 	base := mq.Position{Offset: 0}
 	f := NewFollower(base)
 	if f.Live(base) || f.Behind(mq.Position{Offset: 1}) {

@@ -231,7 +231,7 @@ func TestSetEndWithinAnEntry(t *testing.T) {
 
 // A replica that was removed and is made again under the same id starts empty, also after a restart
 // (museum 13, 15: judged by its old state).
-func TestRemovedAndCreatedAgain(t *testing.T) {
+func TestMuseum15RemovedAndCreatedAgain(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	s := mustOpen(t, cfg)
 	mustCreate(t, s, 1, 2)
