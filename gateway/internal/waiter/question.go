@@ -93,22 +93,7 @@ func (m *Manager) ask(ctx context.Context, a *asks) {
 
 // interest is what anybody waits for, by the node that leads it.
 func (m *Manager) interest() map[string][]frame.Interest {
-	m.mu.Lock()
-	var pairs []frame.Interest
-	for k, q := range m.queues {
-		if q.waiters == 0 {
-			continue
-		}
-		for p := range q.parts {
-			pairs = append(pairs, frame.Interest{Partition: mq.PartitionID{Topic: k.topic, Number: uint32(p)}, Group: k.group})
-		}
-	}
-	for topic, t := range m.tails {
-		for p := 0; t.followers > 0 && p < len(t.ends); p++ {
-			pairs = append(pairs, frame.Interest{Partition: mq.PartitionID{Topic: topic, Number: uint32(p)}, Group: frame.TailGroup})
-		}
-	}
-	m.mu.Unlock()
+	pairs := m.pairs()
 	out := map[string][]frame.Interest{}
 	for _, p := range pairs {
 		if node, _, err := m.cfg.Router.Leader(p.Partition); err == nil && len(out[node]) < mostPairs {
@@ -116,6 +101,26 @@ func (m *Manager) interest() map[string][]frame.Interest {
 		}
 	}
 	return out
+}
+
+// pairs are the partitions and groups that somebody waits for here. One that no waiter of its group takes is none of them:
+// the members of an assigned group wait at many gateways, each for its own partitions.
+func (m *Manager) pairs() (pairs []frame.Interest) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k, q := range m.queues {
+		for p := range q.parts {
+			if q.all > 0 || q.parts[p].takers > 0 {
+				pairs = append(pairs, frame.Interest{Partition: mq.PartitionID{Topic: k.topic, Number: uint32(p)}, Group: k.group})
+			}
+		}
+	}
+	for topic, t := range m.tails {
+		for p := 0; t.followers > 0 && p < len(t.ends); p++ {
+			pairs = append(pairs, frame.Interest{Partition: mq.PartitionID{Topic: topic, Number: uint32(p)}, Group: frame.TailGroup})
+		}
+	}
+	return pairs
 }
 
 // question asks one node and takes its counts as hints.

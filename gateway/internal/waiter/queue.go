@@ -26,6 +26,7 @@ type queue struct {
 	head, tail *Waiter
 	nextSeq    uint64
 	waiters    int   // joined and not left, parked or not
+	all        int   // of them, those that take every partition
 	used       int64 // when somebody last used it, Unix nanoseconds
 	topic      *topicWakes
 	seen       bool          // the metadata has had this group, see End
@@ -34,19 +35,49 @@ type queue struct {
 
 // part is a partition of a queue.
 type part struct {
-	ready uint64 // believed to be ready; only answers and hints change it
-	stamp uint64 // rises with each hint, so that an answer to an older question does not undo it
-	awake int    // waiters woken for it that have neither parked again nor left
+	ready  uint64 // believed to be ready; only answers and hints change it
+	stamp  uint64 // rises with each hint, so that an answer to an older question does not undo it
+	awake  int    // waiters woken for it that have neither parked again nor left
+	takers int    // waiters that take this one and not every one
+}
+
+// arrive and depart count who takes what: leaders are not asked about a partition that no waiter takes. arrive says whether
+// there is one now that they were not asked about.
+func (q *queue) arrive(w *Waiter) (more bool) {
+	q.waiters++
+	if w.only == nil {
+		q.all++
+		return q.all == 1
+	}
+	for _, p := range w.only {
+		if int(p) < len(q.parts) {
+			q.parts[p].takers++
+			w.counted = append(w.counted, p)
+			more = more || q.all == 0 && q.parts[p].takers == 1
+		}
+	}
+	return more
+}
+
+func (q *queue) depart(w *Waiter) {
+	q.waiters--
+	if w.only == nil {
+		q.all--
+	}
+	for _, p := range w.counted {
+		q.parts[p].takers--
+	}
 }
 
 // Waiter is one receive call that waits, or a stream. Its methods are for its own goroutine.
 type Waiter struct {
-	m     *Manager
-	q     *queue
-	only  []uint32 // the partitions it takes, nil for all
-	seq   uint64
-	wake  chan struct{} // capacity 1
-	ready uint32        // guarded by m.mu: the partition it was woken for, if hinted
+	m       *Manager
+	q       *queue
+	only    []uint32 // the partitions it takes, nil for all
+	counted []uint32 // of them, those that its queue counts it for
+	seq     uint64
+	wake    chan struct{} // capacity 1
+	ready   uint32        // guarded by m.mu: the partition it was woken for, if hinted
 
 	hinted, parked bool // guarded by m.mu
 	prev, next     *Waiter

@@ -1,6 +1,7 @@
 package waiter
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -69,6 +70,44 @@ func TestMuseum29HintOutlivesAnOlderAnswer(t *testing.T) {
 	if !awake(a) {
 		t.Error("the second hint was lost")
 	}
+}
+
+// Leaders are asked about the partitions that some waiter takes, and about no others.
+func TestOnlyWhatIsWaitedForIsAskedAbout(t *testing.T) {
+	m := &Manager{queues: map[key]*queue{}}
+	q := &queue{key: key{1, 2}, parts: make([]part, 4)}
+	m.queues[q.key] = q
+	asked := func() (out []uint32) {
+		for _, p := range m.pairs() {
+			out = append(out, p.Partition.Number)
+		}
+		return out
+	}
+	want := func(when string, parts ...uint32) {
+		t.Helper()
+		if got := asked(); !slices.Equal(got, parts) {
+			t.Errorf("%s: %v, want %v", when, got, parts)
+		}
+	}
+	some, other, all := &Waiter{q: q, only: []uint32{1, 3, 9}}, &Waiter{q: q, only: []uint32{3}}, &Waiter{q: q}
+	for i, c := range []struct {
+		w    *Waiter
+		more bool
+	}{{some, true}, {other, false}, {all, true}} {
+		if more := q.arrive(c.w); more != c.more {
+			t.Errorf("waiter %d brings more: %v", i, more)
+		}
+		if i == 1 {
+			want("some", 1, 3)
+		}
+	}
+	want("all", 0, 1, 2, 3)
+	q.depart(all)
+	q.parts = append(q.parts, make([]part, 8)...) // partition 9 was none when its waiter came
+	q.depart(some)
+	want("one is left", 3)
+	q.depart(other)
+	want("nobody")
 }
 
 func TestWaitersOfSomePartitions(t *testing.T) {

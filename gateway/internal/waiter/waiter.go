@@ -147,14 +147,13 @@ func (m *Manager) Join(ctx context.Context, topic mq.TopicID, group mq.GroupID, 
 	}
 	q := m.queue(key{topic, group}, partitions)
 	m.waiters++
-	q.waiters++
 	q.nextSeq++
 	w := &Waiter{m: m, q: q, only: only, seq: q.nextSeq, wake: make(chan struct{}, 1)}
-	fresh := q.waiters == 1
+	more := q.arrive(w)
 	inForce := m.subscribe(topic, q.topic)
 	m.mu.Unlock()
 	inForce(ctx)
-	if fresh {
+	if more {
 		m.poke()
 	}
 	return w, nil
@@ -240,7 +239,7 @@ func (w *Waiter) Leave() {
 		w.q.unlink(w)
 	}
 	w.q.asleep(w)
-	w.q.waiters--
+	w.q.depart(w)
 	w.m.waiters--
 	w.q.used = time.Now().UnixNano()
 	w.q.dispatch()
