@@ -53,11 +53,7 @@ func (g *Gateway) handlePutGroup(c echo.Context) error {
 	if err := notOfWebhook(name); err != nil {
 		return err
 	}
-	cond, err := readPrecondition(c.Request().Header)
-	if err != nil {
-		return err
-	}
-	body, err := g.configBody(c)
+	cond, body, err := g.readReplacement(c)
 	if err != nil {
 		return err
 	}
@@ -179,11 +175,7 @@ func (g *Gateway) setPaused(c echo.Context, paused bool) error {
 
 // handleDeleteGroup forgets a group, or says what that would forget.
 func (g *Gateway) handleDeleteGroup(c echo.Context) error {
-	cond, err := readPrecondition(c.Request().Header)
-	if err != nil {
-		return err
-	}
-	dry, err := queryBool(c, "dry_run")
+	r, err := readRemoval(c)
 	if err != nil {
 		return err
 	}
@@ -194,21 +186,17 @@ func (g *Gateway) handleDeleteGroup(c echo.Context) error {
 	if err := notOfWebhook(group.Name); err != nil {
 		return err
 	}
-	if err := cond.onFound("group", group.Name, group.Revision); err != nil {
+	if err := r.onFound("group", group.Name, group.Revision); err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
 	about := g.describeGroup(ctx, t, group)
-	out := api.Deletion{DryRun: dry, Topic: t.Name, Group: group.Name, Messages: about.Lag, Dead: about.Dead,
+	out := api.Deletion{DryRun: r.dry, Topic: t.Name, Group: group.Name, Messages: about.Lag, Dead: about.Dead,
 		InFlight: about.InFlight, Partial: about.Partial}
-	if dry {
+	if r.dry {
 		return answerJSON(c, http.StatusOK, out)
 	}
-	revision := int64(0)
-	if cond.exact() {
-		revision = group.Revision
-	}
-	deleted, err := g.store.DeleteGroup(ctx, t.ID, group.Name, revision)
+	deleted, err := g.store.DeleteGroup(ctx, t.ID, group.Name, r.revision(group.Revision))
 	if err != nil {
 		return err
 	}

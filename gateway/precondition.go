@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/labstack/echo/v4"
+
+	"github.com/splashdam/splashdam/gateway/internal/strictjson"
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
@@ -16,6 +19,49 @@ type precondition struct {
 	moveKeys   bool // ?force: a topic may get more partitions although a group orders by key
 	// revisions are those named by If-Match; nil for "*" or no If-Match, empty when none is one of ours.
 	revisions []int64
+}
+
+// readReplacement reads what calls that make or replace configuration begin with: the precondition and the body.
+func (g *Gateway) readReplacement(c echo.Context) (cond precondition, body []byte, err error) {
+	if cond, err = readPrecondition(c.Request().Header); err != nil {
+		return cond, nil, err
+	}
+	body, err = g.configBody(c)
+	return cond, body, err
+}
+
+// removal is what calls that delete configuration begin with.
+type removal struct {
+	precondition
+	dry bool // only say what it would be
+}
+
+func readRemoval(c echo.Context) (r removal, err error) {
+	if r.precondition, err = readPrecondition(c.Request().Header); err != nil {
+		return r, err
+	}
+	r.dry, err = queryBool(c, "dry_run")
+	return r, err
+}
+
+// revision is the one that must still be there when what was found at a revision is deleted; 0 for any.
+func (r *removal) revision(found int64) int64 {
+	if r.exact() {
+		return found
+	}
+	return 0
+}
+
+// readAction reads what calls that move something begin with: whether they only say what it would be, and their body.
+func (g *Gateway) readAction(c echo.Context, into any) (dry bool, err error) {
+	if dry, err = queryBool(c, "dry_run"); err != nil {
+		return false, err
+	}
+	body, err := g.configBody(c)
+	if err != nil {
+		return false, err
+	}
+	return dry, strictjson.Decode(body, into)
 }
 
 // etag is the entity tag of a configuration.

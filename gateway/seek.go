@@ -7,7 +7,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/splashdam/splashdam/gateway/internal/strictjson"
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -17,16 +16,9 @@ import (
 
 // handleSeek puts a group to another place.
 func (g *Gateway) handleSeek(c echo.Context) error {
-	dry, err := queryBool(c, "dry_run")
-	if err != nil {
-		return err
-	}
-	body, err := g.configBody(c)
-	if err != nil {
-		return err
-	}
 	var req api.SeekRequest
-	if err := strictjson.Decode(body, &req); err != nil {
+	dry, err := g.readAction(c, &req)
+	if err != nil {
 		return err
 	}
 	if err := checkSeek(&req.To); err != nil {

@@ -27,18 +27,7 @@ func (g *Gateway) handlePutTopic(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cond, err := readPrecondition(c.Request().Header)
-	if err != nil {
-		return err
-	}
-	wait, err := queryDuration(c, "wait", g.cfg.RequestTimeout, 0, mq.MaxWait)
-	if err != nil {
-		return err
-	}
-	if cond.moveKeys, err = queryBool(c, "force"); err != nil {
-		return err
-	}
-	body, err := g.configBody(c)
+	cond, body, wait, err := g.readTopicChange(c)
 	if err != nil {
 		return err
 	}
@@ -54,6 +43,20 @@ func (g *Gateway) handlePutTopic(c echo.Context) error {
 		return err
 	}
 	return g.answerChanged(c, t, created, wait)
+}
+
+// readTopicChange reads what calls that make or change topics begin with; wait is how long they wait for leaders.
+func (g *Gateway) readTopicChange(c echo.Context) (cond precondition, body []byte, wait time.Duration, err error) {
+	if wait, err = queryDuration(c, "wait", g.cfg.RequestTimeout, 0, mq.MaxWait); err != nil {
+		return cond, nil, 0, err
+	}
+	move, err := queryBool(c, "force")
+	if err != nil {
+		return cond, nil, 0, err
+	}
+	cond, body, err = g.readReplacement(c)
+	cond.moveKeys = move
+	return cond, body, wait, err
 }
 
 // putTopic makes the topic, or gives it the wanted settings.
@@ -169,18 +172,7 @@ func (g *Gateway) handlePatchTopic(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cond, err := readPrecondition(c.Request().Header)
-	if err != nil {
-		return err
-	}
-	wait, err := queryDuration(c, "wait", g.cfg.RequestTimeout, 0, mq.MaxWait)
-	if err != nil {
-		return err
-	}
-	if cond.moveKeys, err = queryBool(c, "force"); err != nil {
-		return err
-	}
-	body, err := g.configBody(c)
+	cond, body, wait, err := g.readTopicChange(c)
 	if err != nil {
 		return err
 	}
@@ -325,11 +317,7 @@ func (g *Gateway) handleDeleteTopic(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cond, err := readPrecondition(c.Request().Header)
-	if err != nil {
-		return err
-	}
-	dry, err := queryBool(c, "dry_run")
+	r, err := readRemoval(c)
 	if err != nil {
 		return err
 	}
@@ -338,20 +326,16 @@ func (g *Gateway) handleDeleteTopic(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := cond.onFound("topic", name, t.Revision); err != nil {
+	if err := r.onFound("topic", name, t.Revision); err != nil {
 		return err
 	}
 	about := g.describeTopic(ctx, t)
-	out := api.Deletion{DryRun: dry, Topic: name, Messages: about.Messages, Bytes: about.Bytes, Partial: about.Partial}
+	out := api.Deletion{DryRun: r.dry, Topic: name, Messages: about.Messages, Bytes: about.Bytes, Partial: about.Partial}
 	for _, group := range g.view.Groups(t.ID) {
 		out.Groups = append(out.Groups, group.Name)
 	}
-	if !dry {
-		revision := int64(0)
-		if cond.exact() {
-			revision = t.Revision
-		}
-		if err := g.store.DeleteTopic(ctx, name, revision); err != nil {
+	if !r.dry {
+		if err := g.store.DeleteTopic(ctx, name, r.revision(t.Revision)); err != nil {
 			return err
 		}
 		g.showIn(ctx, func(v *meta.View) bool {

@@ -70,11 +70,7 @@ func (g *Gateway) getWebhook(ctx context.Context, t meta.Topic, name string) (w 
 
 // handlePutWebhook creates or replaces a webhook.
 func (g *Gateway) handlePutWebhook(c echo.Context) error {
-	cond, err := readPrecondition(c.Request().Header)
-	if err != nil {
-		return err
-	}
-	body, err := g.configBody(c)
+	cond, body, err := g.readReplacement(c)
 	if err != nil {
 		return err
 	}
@@ -297,16 +293,9 @@ func (g *Gateway) handleRotateSecret(c echo.Context) error {
 
 // handleReplayWebhook sends everything since a time again.
 func (g *Gateway) handleReplayWebhook(c echo.Context) error {
-	dry, err := queryBool(c, "dry_run")
-	if err != nil {
-		return err
-	}
-	body, err := g.configBody(c)
-	if err != nil {
-		return err
-	}
 	var in api.WebhookReplay
-	if err := strictjson.Decode(body, &in); err != nil {
+	dry, err := g.readAction(c, &in)
+	if err != nil {
 		return err
 	}
 	since, err := readSince(in.Since, time.Now())
@@ -342,11 +331,7 @@ func readSince(text string, now time.Time) (time.Time, error) {
 
 // handleDeleteWebhook removes a webhook with its group, or says what that would forget.
 func (g *Gateway) handleDeleteWebhook(c echo.Context) error {
-	cond, err := readPrecondition(c.Request().Header)
-	if err != nil {
-		return err
-	}
-	dry, err := queryBool(c, "dry_run")
+	r, err := readRemoval(c)
 	if err != nil {
 		return err
 	}
@@ -359,19 +344,15 @@ func (g *Gateway) handleDeleteWebhook(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := cond.onFound("webhook", name, w.Revision); err != nil {
+	if err := r.onFound("webhook", name, w.Revision); err != nil {
 		return err
 	}
 	about := g.describeGroup(ctx, t, gr)
-	out := api.Deletion{DryRun: dry, Topic: t.Name, Group: gr.Name, Messages: about.Lag, Dead: about.Dead, InFlight: about.InFlight, Partial: about.Partial}
-	if dry {
+	out := api.Deletion{DryRun: r.dry, Topic: t.Name, Group: gr.Name, Messages: about.Lag, Dead: about.Dead, InFlight: about.InFlight, Partial: about.Partial}
+	if r.dry {
 		return answerJSON(c, http.StatusOK, out)
 	}
-	revision := int64(0)
-	if cond.exact() {
-		revision = w.Revision
-	}
-	deleted, err := g.store.DeleteWebhook(ctx, t.ID, name, revision)
+	deleted, err := g.store.DeleteWebhook(ctx, t.ID, name, r.revision(w.Revision))
 	if err != nil {
 		return err
 	}
