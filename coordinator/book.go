@@ -20,6 +20,9 @@ type page struct {
 	live bool
 }
 
+// avoid says that the node takes new segments only where there are not enough others.
+func (p *page) avoid() bool { return p.Draining || p.Full || p.Stopping || p.Skewed }
+
 // load is how many open segments a node holds and leads.
 type load struct{ segments, leads int }
 
@@ -67,7 +70,7 @@ func (b *book) members(loads map[mq.StoreID]load) []seal.Member {
 	for store, p := range b.nodes {
 		out = append(out, seal.Member{
 			Node: placement.Node{Name: p.Name, Store: store, Zone: p.Zone, Capacity: p.Capacity,
-				Avoid: p.Draining || p.Full || p.Stopping || p.Skewed, Segments: loads[store].segments, Leads: loads[store].leads},
+				Avoid: p.avoid(), Segments: loads[store].segments, Leads: loads[store].leads},
 			Addr: p.Addr, Incarnation: p.Incarnation(), Live: p.live,
 		})
 	}

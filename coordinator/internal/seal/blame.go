@@ -54,7 +54,7 @@ func replaceable(h *mq.Head, c *Cluster) bool {
 	}
 	others := c.Takers
 	for _, b := range blamed {
-		if !c.Drained[b] {
+		if !c.Avoided[b] {
 			others--
 		}
 	}

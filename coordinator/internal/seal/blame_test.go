@@ -30,6 +30,8 @@ func TestWhoIsBlamedIsReplaced(t *testing.T) {
 		{"the fourth node is drained", four(), func(c *Cluster) { c.Drained = map[mq.StoreID]bool{"s4": true}; c.Takers-- },
 			[]mq.StoreID{"s3"}, []mq.StoreID{"s3"}, None},
 		{"the leader hears nobody who lives: it is the one that is cut off", calm(), none, []mq.StoreID{"s2", "s3"}, []mq.StoreID{"s1"}, Redundancy},
+		{"the leader that is cut off was to be avoided anyway", calm(), func(c *Cluster) { c.Avoided = map[mq.StoreID]bool{"s1": true}; c.Takers-- },
+			[]mq.StoreID{"s2", "s3"}, []mq.StoreID{"s1"}, Redundancy},
 		{"the others are dead, not silent", calm(), func(c *Cluster) { delete(c.Alive, "s2"); delete(c.Alive, "s3"); c.Takers = 1 },
 			[]mq.StoreID{"s2", "s3"}, nil, None},
 		{"one is dead, the other can't be heard: without the leader there is no quorum", calm(),

@@ -112,13 +112,13 @@ func (c *Calls) Create(ctx context.Context, addr, cluster string, segments []New
 	}
 	req := &mqpb.CreateRequest{Cluster: cluster}
 	for i := range segments {
-		req.Segments = append(req.Segments, &mqpb.NewSegment{Segment: toProto(&segments[i].Segment), Revision: segments[i].Revision})
+		req.Segments = append(req.Segments, &mqpb.NewSegment{Segment: mqpb.FromSegment(&segments[i].Segment), Revision: segments[i].Revision})
 	}
 	r, err := n.Create(ctx, req)
 	if err != nil {
 		return created{}, err
 	}
-	out := created{node: incarnation(r.GetNode()), made: map[mq.SegmentID]bool{}, refused: map[mq.SegmentID]string{}}
+	out := created{node: r.GetNode().MQ(), made: map[mq.SegmentID]bool{}, refused: map[mq.SegmentID]string{}}
 	for _, x := range r.GetResults() {
 		if x.GetOk() {
 			out.made[mq.SegmentID(x.GetSegment())] = true
@@ -137,30 +137,13 @@ func ids(segments []mq.SegmentID) []uint64 {
 	return out
 }
 
-func incarnation(i *mqpb.Incarnation) mq.Incarnation {
-	return mq.Incarnation{Store: mq.StoreID(i.GetStore()), Boot: i.GetBoot()}
-}
-
 func answers(node *mqpb.Incarnation, states []*mqpb.SegmentState) reply {
-	out := reply{node: incarnation(node), states: make(map[mq.SegmentID]Answer, len(states))}
+	out := reply{node: node.MQ(), states: make(map[mq.SegmentID]Answer, len(states))}
 	for _, s := range states {
 		out.states[mq.SegmentID(s.GetSegment())] = Answer{
 			Node: out.node, Known: s.GetKnown(), Sealed: s.GetSealed(), Leads: s.GetLeads(), Committing: s.GetCommitting(),
-			Damaged: s.GetDamaged(), Tail: mq.Position{Offset: s.GetTail().GetOffset(), Seq: s.GetTail().GetSeq()},
+			Damaged: s.GetDamaged(), Tail: s.GetTail().MQ(),
 		}
-	}
-	return out
-}
-
-func toProto(s *mq.Segment) *mqpb.Segment {
-	out := &mqpb.Segment{
-		Id: uint64(s.ID), Number: s.Number, Quorum: int32(s.Quorum),
-		Partition: &mqpb.Partition{Topic: uint64(s.Partition.Topic), Number: s.Partition.Number},
-		Base:      &mqpb.Position{Offset: s.Base.Offset, Seq: s.Base.Seq},
-		Leader:    &mqpb.Incarnation{Store: string(s.Leader.Store), Boot: s.Leader.Boot},
-	}
-	for _, r := range s.Replicas {
-		out.Replicas = append(out.Replicas, &mqpb.Replica{Store: string(r.Store), Node: r.Node})
 	}
 	return out
 }

@@ -44,6 +44,7 @@ type Cluster struct {
 	// Behind are, by segment, the followers that its leader can't count on: late or silent. From reports.
 	Behind  map[mq.SegmentID][]mq.StoreID
 	Takers  int                 // nodes that can take segments
+	Avoided map[mq.StoreID]bool // nodes that live and are not among the takers
 	Drained map[mq.StoreID]bool // nodes that are to be emptied
 	// Prefer are the partitions of which another replica should lead.
 	Prefer map[mq.PartitionID]mq.StoreID
