@@ -15,7 +15,7 @@ const (
 	askEvery = time.Second
 	// askGap bounds how often news are asked about, so that many new groups share a question.
 	askGap = 20 * time.Millisecond
-	// mostPairs bounds one question; a second one follows for what is beyond.
+	// mostPairs bounds one question. What is beyond has its turn in another second, as the order is never the same.
 	mostPairs = 50_000
 )
 
@@ -51,35 +51,21 @@ type asks struct {
 	sync.WaitGroup
 	mu   sync.Mutex
 	busy map[string]bool
-	told map[string]bool // nodes whose last question named something
 }
 
-// ask sends one question to each node that leads something that is waited for, and an empty one to those
-// that did until now, so that they forget it.
+// ask sends one question to each node that leads something that is waited for.
 func (m *Manager) ask(ctx context.Context, a *asks) {
 	interest := m.interest()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.busy == nil {
-		a.busy, a.told = map[string]bool{}, map[string]bool{}
-	}
-	for node := range a.told {
-		if _, ok := interest[node]; !ok {
-			interest[node] = nil
-		}
+		a.busy = map[string]bool{}
 	}
 	for node, pairs := range interest {
 		if a.busy[node] {
-			if len(pairs) > 0 {
-				continue // the next second asks again
-			}
-			continue
+			continue // the next second asks again
 		}
-		if a.busy[node] = true; len(pairs) > 0 {
-			a.told[node] = true
-		} else {
-			delete(a.told, node)
-		}
+		a.busy[node] = true
 		a.Add(1)
 		go func() {
 			defer a.Done()
