@@ -1,6 +1,6 @@
 // Package lognode is the tier that owns data: it stores segments of partitions, replicates them, decides
-// deliveries and keeps their times. What a gateway asks comes in through gateways.go, what other nodes send
-// through peers.go, control calls through server.go; each partition is owned by one goroutine of
+// deliveries and keeps their times. What gateways ask and other nodes send comes in through streams.go, control calls
+// through control.go; what goes out to other nodes is in peers.go. Each partition is owned by one goroutine of
 // internal/replica.
 package lognode
 
@@ -229,15 +229,7 @@ func (n *Node) close(ctx context.Context) error {
 	if n.standing != nil {
 		n.standing.close()
 	}
-	n.mu.Lock()
-	partitions := n.partitions
-	n.partitions = map[mq.PartitionID]*replica.Partition{}
-	n.mu.Unlock()
-	var wg sync.WaitGroup
-	for _, p := range partitions {
-		wg.Go(p.Close)
-	}
-	wg.Wait()
+	n.closePartitions()
 	n.cancel()
 	if n.server != nil {
 		n.stopServer(ctx)
@@ -248,6 +240,7 @@ func (n *Node) close(ctx context.Context) error {
 		n.peers.close()
 	}
 	n.work.Wait()
+	n.closePartitions() // those that a head or a control call has made meanwhile
 	var errs []error
 	if n.env != nil {
 		n.env.Timers.Close()
@@ -265,6 +258,18 @@ func (n *Node) close(ctx context.Context) error {
 		errs = append(errs, n.store.Close())
 	}
 	return errors.Join(errs...)
+}
+
+func (n *Node) closePartitions() {
+	n.mu.Lock()
+	partitions := n.partitions
+	n.partitions = map[mq.PartitionID]*replica.Partition{}
+	n.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, p := range partitions {
+		wg.Go(p.Close)
+	}
+	wg.Wait()
 }
 
 // stopServer lets control calls that are under way finish, for a moment; the streams end at once, as their
