@@ -323,9 +323,11 @@ func (s *server) ReadSegment(_ context.Context, req *mqpb.ReadSegmentRequest) (*
 	}
 	size, most := 0, min(int(req.MaxBytes), 8<<20)
 	err := s.node.store.Scan(id, req.From.MQ(), func(_ mq.Position, data []byte) bool {
+		if size += len(data); size > most && len(res.Entries) > 0 {
+			return false // with a large one behind others the answer could be too large for a call
+		}
 		res.Entries = append(res.Entries, append([]byte(nil), data...))
-		size += len(data)
-		return size < most
+		return true
 	})
 	if err != nil && len(res.Entries) == 0 {
 		return nil, status.Errorf(codes.Internal, "reading segment %d: %v", id, err)

@@ -192,14 +192,13 @@ func (x *suffix) lost(ctx context.Context, head mq.Head, chain []mq.Segment) err
 func (x *suffix) copyTo(ctx context.Context, s *mq.Segment, r mq.Replica, tail mq.Position) error {
 	var raw [][]byte
 	size := 0
-	err := x.p.walk(ctx, s, tail, func(e *mq.Entry) error {
+	err := x.p.walk(ctx, s, tail, func(e *mq.Entry) (err error) {
 		b := e.AppendTo(nil)
-		raw = append(raw, b)
-		if size += len(b); size < fetchBytes {
-			return nil
+		if size > 0 && size+len(b) > fetchBytes {
+			err = x.send(ctx, s, r, raw)
+			raw, size = nil, 0
 		}
-		err := x.send(ctx, s, r, raw)
-		raw, size = nil, 0
+		raw, size = append(raw, b), size+len(b)
 		return err
 	})
 	if err == nil && len(raw) > 0 {
