@@ -51,20 +51,21 @@ func (p *Partition) receive(r receiving) {
 			return
 		}
 		answer := frame.Received{Generation: g.Generation, Segment: g.Segment, LeaseUntil: g.LeaseUntil}
+		again := func(err error) {
+			if err != nil {
+				r.reply.fail(err)
+				return
+			}
+			p.receive(r)
+		}
 		if g.Why == delivery.WhyUnseen && r.looks < maxLooks {
 			r.looks++
-			p.look(l, r.Group, func() { p.receive(r) })
+			p.look(l, r.Group, again)
 			return
 		}
 		if g.Why == delivery.WhyKeys && len(g.Runs) == 0 && r.learns < maxLearns {
 			r.learns++
-			p.learn(l, r.Group, g.Need, func(err error) {
-				if err != nil {
-					r.reply.fail(err)
-					return
-				}
-				p.receive(r)
-			})
+			p.learn(l, r.Group, g.Need, again)
 			return
 		}
 		if len(g.Runs) == 0 {

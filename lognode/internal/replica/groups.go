@@ -55,6 +55,7 @@ func (p *Partition) DeleteGroup(id mq.GroupID, done func(error)) {
 			done(deliveryError(err))
 			return
 		}
+		delete(l.uses, id)
 		l.afterCommit(done)
 	})
 }

@@ -49,8 +49,8 @@ type leadership struct {
 	dead         deadCarrying
 	sizing       bool // dead letters are being measured
 	uses         map[mq.GroupID]time.Time
-	looking      map[mq.GroupID]*lookers  // what waits for the look of a group's filter
-	learning     map[mq.GroupID]*learners // what waits for the keys of a group's next messages
+	looking      map[mq.GroupID]*sharers // what waits for the look of a group's filter
+	learning     map[mq.GroupID]*sharers // what waits for the keys of a group's next messages
 
 	published, delivered rate
 }

@@ -17,42 +17,19 @@ const (
 	maxLooks = 16
 )
 
-// lookers are the receives that wait for a look.
-type lookers struct{ again []func() }
-
-func (w *lookers) run() {
-	for _, again := range w.again {
-		again()
-	}
-}
-
-// look has a group's filter look ahead, beside the partition, and then runs again; those that come meanwhile wait for
-// the same look.
-func (p *Partition) look(l *leadership, id mq.GroupID, again func()) {
-	if waiting := l.looking[id]; waiting != nil {
-		waiting.again = append(waiting.again, again)
+// look has a group's filter look ahead.
+func (p *Partition) look(l *leadership, id mq.GroupID, again func(error)) {
+	if l.looking[id].join(again) {
 		return
 	}
 	w, ok := l.machine.Unseen(id)
 	if !ok {
-		again()
+		again(nil)
 		return
 	}
-	waiting := &lookers{again: []func(){again}}
-	l.looking[id] = waiting
-	j := l.journal()
-	p.beside(func(ctx context.Context) {
-		wanted := p.lookAt(ctx, &j, &w)
-		ok := p.post(func() {
-			delete(l.looking, id)
-			if p.lead == l && l.serving {
-				l.machine.Seen(time.Now().UnixNano(), id, w, wanted)
-			}
-			waiting.run()
-		})
-		if !ok { // the node stops, and answers so
-			waiting.run()
-		}
+	p.share(l, l.looking, id, again, func(ctx context.Context, j *journal) (func(), error) {
+		wanted := p.lookAt(ctx, j, &w)
+		return func() { l.machine.Seen(time.Now().UnixNano(), id, w, wanted) }, nil
 	})
 }
 

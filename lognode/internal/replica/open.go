@@ -102,7 +102,7 @@ func (p *Partition) newLeadership(s *mq.Segment, prev mq.Position, stamp int64) 
 		return nil, err
 	}
 	l := &leadership{seg: leader, followers: make([]*segment.Follower, len(s.Replicas)), began: time.Now(),
-		uses: map[mq.GroupID]time.Time{}, looking: map[mq.GroupID]*lookers{}, learning: map[mq.GroupID]*learners{}}
+		uses: map[mq.GroupID]time.Time{}, looking: map[mq.GroupID]*sharers{}, learning: map[mq.GroupID]*sharers{}}
 	l.ctx, l.cancel = context.WithCancel(p.ctx)
 	for i := range s.Replicas {
 		if i != leader.Self() {

@@ -15,42 +15,15 @@ const (
 	learnBytes = 4 << 20
 )
 
-// learners are the receives that wait for keys.
-type learners struct{ again []func(error) }
-
-func (w *learners) run(err error) {
-	for _, again := range w.again {
-		again(err)
-	}
-}
-
-// learn reads the keys that a group which orders by key needs, beside the partition, and then runs again; those that
-// come meanwhile wait for the same keys. Only a group that is behind needs any, or one whose leader is new: the keys of
-// what is published are known.
+// learn reads the keys that a group which orders by key needs. Only a group that is behind needs any, or one whose leader is
+// new: the keys of what is published are known.
 func (p *Partition) learn(l *leadership, id mq.GroupID, need uint64, again func(error)) {
-	if waiting := l.learning[id]; waiting != nil {
-		if len(waiting.again) >= maxParked {
-			again(mqerr.New(mqerr.Overloaded, "too many receives wait for the keys of what comes next"))
-			return
-		}
-		waiting.again = append(waiting.again, again)
+	if l.learning[id].join(again) {
 		return
 	}
-	waiting := &learners{again: []func(error){again}}
-	l.learning[id] = waiting
-	j := l.journal()
-	p.beside(func(ctx context.Context) {
-		keys, err := p.keysFrom(ctx, &j, need)
-		ok := p.post(func() {
-			delete(l.learning, id)
-			if err == nil && p.lead == l && l.serving {
-				l.machine.LearnKeys(id, need, keys)
-			}
-			waiting.run(err)
-		})
-		if !ok { // the node stops, and answers so
-			waiting.run(err)
-		}
+	p.share(l, l.learning, id, again, func(ctx context.Context, j *journal) (func(), error) {
+		keys, err := p.keysFrom(ctx, j, need)
+		return func() { l.machine.LearnKeys(id, need, keys) }, err
 	})
 }
 
