@@ -212,11 +212,16 @@ func (g *Gateway) stop(ctx context.Context) error {
 	if g.self != nil {
 		g.self.Close() // first: whoever reads the list goes elsewhere from here on
 	}
-	g.push.Stop(ctx) // what is sent has to be settled while there is a router
+	// Webhooks, requests and sockets end side by side: an endpoint that takes its time must not keep this gateway
+	// answering new connections, with nothing, until it is done.
+	pushed, sockets := make(chan struct{}), make(chan struct{})
+	g.own(func() {
+		g.push.Stop(ctx)
+		close(pushed)
+	})
 	if err := g.server.Shutdown(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("requests were cut off: %w", err), g.server.Close())
 	}
-	sockets := make(chan struct{})
 	g.own(func() {
 		g.sockets.Wait()
 		close(sockets)
@@ -226,6 +231,7 @@ func (g *Gateway) stop(ctx context.Context) error {
 	case <-ctx.Done():
 		errs = append(errs, fmt.Errorf("WebSockets were cut off: %w", ctx.Err()))
 	}
+	<-pushed // what was sent is settled while there is a router; ctx bounds it
 	g.cancel()
 	g.router.Close() // what still waits for an answer ends, and so do the handlers that were cut off
 	g.work.Wait()

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -107,5 +108,54 @@ func TestEndWebhookOrdersByKey(t *testing.T) {
 	}
 	if len(j.refused) != keys*3 {
 		t.Errorf("%d were refused at first, want 3 of each key", len(j.refused))
+	}
+}
+
+// A gateway that drains refuses new connections at once, also while the endpoint of a webhook takes its time; the request
+// that is under way is waited for and settled.
+func TestEndDrainWithSlowEndpoint(t *testing.T) {
+	c := start(t, pushes(Options{Nodes: 1, Gateways: 2, Coordinators: 1}))
+	two := via(t, c, 2)
+	two.topic("orders", `{"partitions":1}`)
+	came, goOn := make(chan struct{}, 10), make(chan struct{})
+	e := listen(t, func(int, arrival) int {
+		came <- struct{}{}
+		<-goOn
+		return 200
+	})
+	two.webhook("orders", "shop", e.URL, "")
+	two.publish("orders", "v")
+	<-came
+	owner := ""
+	two.untilWebhook("orders", "shop", func(w webhook) bool {
+		for _, g := range w.Gateways {
+			if len(g.Partitions) == 1 {
+				owner = g.Gateway
+			}
+		}
+		return owner != ""
+	})
+	stopped := make(chan error, 1)
+	go func() { stopped <- c.MemberNamed(owner).Stop(t.Context()) }()
+	index := map[string]int{"gateway-1": 0, "gateway-2": 1}[owner]
+	url := c.URLs()[index]
+	for {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			break
+		}
+		must(t, conn.Close())
+	}
+	select {
+	case err := <-stopped:
+		t.Fatalf("it did not wait for the request: %v", err)
+	default:
+	}
+	close(goOn)
+	must(t, <-stopped)
+	other := via(t, c, 2-index)
+	other.untilWebhook("orders", "shop", func(w webhook) bool { return w.Lag == 0 })
+	if n := len(e.wait(1)); n != 1 {
+		t.Errorf("%d requests were made for one message", n)
 	}
 }
