@@ -65,10 +65,17 @@ func (n *Node) seal(id mq.SegmentID, answer func(State)) {
 				return
 			}
 			p.post(func() {
-				if h := p.copies[id]; h != nil {
-					h.copy.SetFlagged()
-					answer(p.state(h))
+				h := p.copies[id]
+				if h == nil {
+					return
 				}
+				h.copy.SetFlagged()
+				// Until an end is decided a copy may answer for what it acknowledged, though a read has met damage since.
+				if s := n.disk.segments[id]; h.copy.End() != nil && (s == nil || s.Damaged) {
+					answer(State{})
+					return
+				}
+				answer(p.state(h))
 			})
 		})
 	})
