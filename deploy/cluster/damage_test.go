@@ -134,3 +134,30 @@ func TestEndDamagedOnlyCopy(t *testing.T) {
 		t.Errorf("the group that had acked five got %v", short(got))
 	}
 }
+
+// The only node of a partition lost its directory: nothing answers for it any more. An operator who says so goes on with an
+// empty partition, and the offsets of what is lost are not given again.
+func TestEndForceRecoverWithNothingLeft(t *testing.T) {
+	dir := t.TempDir()
+	c := start(t, Options{Dir: dir, Nodes: 1, CoordinatorConfig: nobodyIsLost})
+	one := via(t, c, 1)
+	one.topic("gone", `{"partitions":1}`)
+	for i := range 5 {
+		one.publish("gone", fmt.Sprintf("v-%d", i))
+	}
+	must(t, c.Node(1).Kill())
+	must(t, os.RemoveAll(filepath.Join(dir, "node-1")))
+	must(t, c.Node(1).Start(ctxFor(t)))
+	path := "/v1/topics/gone/partitions/0/force-recover"
+	one.untilStatus(503, "POST", path+"?dry_run=true", `{}`) // nobody answers, and nobody agreed to go on with that
+	var done forced
+	one.call(200, "POST", path, `{"accept_loss":true,"empty":true,"by":"ann"}`, &done)
+	if !done.Forced || len(done.Lost) != 1 || done.Lost[0].From != 0 || done.Lost[0].To != 1<<32 {
+		t.Fatalf("forced: %+v", done)
+	}
+	publishAnyway(t, one, "gone", "after")
+	if got := one.read("gone"); len(got) != 1 || got[0].Value != "after" || got[0].Offset < 1<<32 {
+		t.Errorf("read %+v", got)
+	}
+	one.call(410, "GET", "/v1/topics/gone/messages?partition=0&from=3", "", nil)
+}

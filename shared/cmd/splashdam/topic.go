@@ -185,7 +185,7 @@ func renderTopic(t *api.Topic, width int, paint painter) string {
 	away := false
 	for _, p := range t.Partitions {
 		figures := []string{count(p.FirstOffset), count(p.NextOffset), size(p.Bytes)}
-		if p.Error != nil { // nobody knows
+		if p.Error != nil && p.State != api.StateReadOnly { // nobody knows
 			figures = []string{"-", "-", "-"}
 		}
 		parts.rows = append(parts.rows, append([]string{strconv.FormatUint(uint64(p.Partition), 10), p.State, orDash(p.Leader),
