@@ -352,15 +352,11 @@ func laneRows(g *api.Group) (rows [][2]string) {
 }
 
 func renderHeld(list []api.HeldMessage, width int, paint painter) string {
-	when := "UNTIL (UTC)"
-	if list[0].State == "dead" { // all are in one state
-		when = "SINCE (UTC)"
-	}
-	const day = "01-02 15:04:05"
-	dead := list[0].State == "dead"
-	t := table{headers: []string{">PART/OFFSET", "ID", "STATE", ">TRY", when, "BY OR WHY"}}
+	const day = "01-02 15:04"
+	dead := list[0].State == "dead" // all are in one state
+	t := table{headers: []string{">PART/OFFSET", "ID", "STATE", ">TRY", "UNTIL (UTC)", "BY OR WHY"}}
 	if dead {
-		t.headers = []string{">PART/OFFSET", "ID", ">TRY", "FIRST TRY (UTC)", "LAST TRY", when, "WHY"}
+		t.headers = []string{">PART/OFFSET", "ID", ">TRY", "FIRST (UTC)", "LAST", "DIED", "WHY"}
 	}
 	clock := func(at time.Time, layout string) string {
 		if at.IsZero() {

@@ -118,8 +118,8 @@ PART/OFFSET  ID      STATE   TRY  UNTIL (UTC)   BY OR WHY
      3/1234  EAEAAB  dead      5  -             card\x1b[31m refused
 `)
 	same(t, renderHeld([]api.HeldMessage{{ID: "EAEAAB", State: "dead", Attempt: 5, FirstDelivery: noon.Add(-time.Hour), Until: noon, Reason: "refused"}}, 90, plain), `
-PART/OFFSET  ID      TRY  FIRST TRY (UTC)  LAST TRY  SINCE (UTC)     WHY
-        0/0  EAEAAB    5  03-01 11:00:00   -         03-01 12:00:00  refused
+PART/OFFSET  ID      TRY  FIRST (UTC)  LAST  DIED         WHY
+        0/0  EAEAAB    5  03-01 11:00  -     03-01 12:00  refused
 `)
 }
 

@@ -101,10 +101,13 @@ func details(e *api.TraceEvent, first time.Time) string {
 	if e.Node != "" {
 		add("led by %s", e.Node)
 	}
+	if e.Type == "RETAINED" && !e.Until.IsZero() { // far away, and the first thing that one wants to know
+		add("until %s", e.Until.UTC().Format("2006-01-02 15:04"))
+	}
 	if e.Reason != "" {
 		add("%s", e.Reason)
 	}
-	if !e.Until.IsZero() {
+	if !e.Until.IsZero() && e.Type != "RETAINED" {
 		word := "until"
 		if e.Type == "NACKED" || e.Type == "EXPIRED" {
 			word = "again at"
