@@ -28,7 +28,7 @@ func TestFirstSegments(t *testing.T) {
 			t.Errorf("%s leads %d of 60", store, n)
 		}
 	}
-	c.wait("a secret", func(v *meta.View) bool { n, _ := v.NewestSecret(); return n > 0 })
+	c.wait("a secret and an id", func(v *meta.View) bool { n, _ := v.NewestSecret(); return n > 0 && v.ClusterID() != "" })
 	if id := c.view.ClusterID(); len(id) != 32 {
 		t.Errorf("cluster id %q", id)
 	}

@@ -41,7 +41,10 @@ func TestRestartOfEverything(t *testing.T) {
 	}
 	node := c.nodes[first.Leader.Store]
 	node.append(first.ID, at(3))
-	id := c.view.ClusterID()
+	id, err := c.store.ClusterID(c.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
 	node.die()
 	stopped(t, coordinator)
 	startAll(t, cfgs...)
