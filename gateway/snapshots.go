@@ -62,7 +62,13 @@ func (g *Gateway) handleCreateSnapshot(c echo.Context) error {
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/v1/topics/"+t.Name+"/groups/"+group.Name+"/snapshots/"+in.Name)
-	return answerJSON(c, http.StatusCreated, gatherSnapshots(answers)[0])
+	// Leaders answer with all that the group has.
+	for _, s := range gatherSnapshots(answers) {
+		if s.Name == in.Name {
+			return answerJSON(c, http.StatusCreated, s)
+		}
+	}
+	return mqerr.New(mqerr.SnapshotNotFound, "snapshot %s of group %s is gone already", in.Name, group.Name)
 }
 
 // takeBack deletes a snapshot that could not be made everywhere from where it was.

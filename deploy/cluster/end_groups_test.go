@@ -225,6 +225,10 @@ func snapshotOverCrash(t *testing.T, c *Cluster) {
 	if one.call(200, "GET", path, "", &list); len(list.Snapshots) != 1 || list.Snapshots[0].Name != "before" {
 		t.Errorf("the list: %+v", list)
 	}
+	var made struct{ Name string }
+	if one.call(201, "POST", path, `{"name":"second"}`, &made); made.Name != "second" {
+		t.Errorf("made second, and the answer is %+v", made)
+	}
 	one.call(200, "DELETE", path+"/before", "", nil)
 	one.call(404, "POST", "/v1/topics/snap/groups/g/seek", `{"to":{"snapshot":"before"}}`, nil)
 }

@@ -24,6 +24,8 @@ type RetentionInput struct {
 	Time          *Duration `json:"time,omitempty"`
 	Bytes         *int64    `json:"bytes,omitempty"`
 	KeepUnsettled *bool     `json:"keep_unsettled,omitempty"`
+	// MaxShare is how much of what is kept the limit by time removes within an hour at most, 0 to 1; 0 is a tenth, 1 no limit.
+	MaxShare *float64 `json:"max_share,omitempty"`
 }
 
 // The states of a topic, a partition and a group.

@@ -1,16 +1,23 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/client"
 )
 
 // Every command that does something says so, in the form that was asked for.
 func TestCommandsSayWhatTheyDid(t *testing.T) {
 	s := &server{answers: map[string]string{"POST /v1/topics/t/groups/g/pause": `200 {}`, "POST /v1/topics/t/groups/g/resume": `200 {}`,
-		"POST /v1/ack": `200 {"results":[{}],"failed":0}`}}
+		"POST /v1/ack": `200 {"results":[{}],"failed":0}`, "POST /v1/extend": `200 {"results":[{}],"failed":0}`}}
 	for _, tt := range []struct {
 		args []string
 		want string
@@ -18,11 +25,15 @@ func TestCommandsSayWhatTheyDid(t *testing.T) {
 		{[]string{"group", "pause", "t", "g"}, "paused  group g of topic t\n"},
 		{[]string{"group", "resume", "t", "g", "-o", "yaml"}, "group: g\npaused: false\ntopic: t\n"},
 		{[]string{"ack", "r1", "r2"}, "2 settled, 0 failed\n"},
+		{[]string{"extend", "r1", "--lease", "2m"}, "1 settled, 0 failed\n"},
 		{[]string{"ack", "r1", "-o", "json"}, "{\n  \"settled\": 1,\n  \"failed\": 0\n}\n"},
 	} {
 		if status, out, errOut := s.run(t, "", tt.args...); status != exitOK || out != tt.want {
 			t.Errorf("%v: %d, %q, %q; want %q", tt.args, status, out, errOut, tt.want)
 		}
+	}
+	if want := `POST /v1/extend {"receipt":"r1","lease":"2m"}`; !slices.Contains(s.asked, want) {
+		t.Errorf("asked %q, not %s", s.asked, want)
 	}
 }
 
@@ -89,4 +100,40 @@ func TestPartsThatFail(t *testing.T) {
 	if status != exitUnknown || strings.Count(errOut, "message_too_large") != 1 || !strings.Contains(errOut, "not all of it could be done") {
 		t.Errorf("%d, %q", status, errOut)
 	}
+}
+
+// Who follows is told why the connection broke, not which request had which outcome; what a server says is told as it is.
+func TestPassing(t *testing.T) {
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = c.Close()
+	}))
+	defer h.Close()
+	sdk, err := client.New(client.Options{Servers: []string{h.URL}, Retry: client.Retry{Elapsed: time.Nanosecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sdk.Close()
+	_, err = sdk.Receive(t.Context(), "t", "g", api.ReceiveRequest{})
+	if got := passing(err); got != "no connection to the gateway (EOF)" {
+		t.Errorf("a connection that broke: %q of %v", got, err)
+	}
+	if got := passing(&client.Error{Code: "no_leader", Detail: "partition 3"}); got != "no_leader: partition 3" {
+		t.Errorf("an answer: %q", got)
+	}
+}
+
+// A value that is too long for the line goes on below itself.
+func TestPairsFit(t *testing.T) {
+	rows := [][2]string{{"dead", "12 (kept: at most 10000 per partition, for at most 720h)"}, {"max attempts", "5"}}
+	same(t, pairs(rows, 40), `
+dead          12 (kept: at most 10000
+              per partition, for at most
+              720h)
+max attempts  5
+`)
 }

@@ -48,9 +48,11 @@ type cli struct {
 	Listen    listenCmd         `cmd:"" help:"Receive, verify and print what a webhook sends, to try it out."`
 	Scheduled scheduledCommands `cmd:"" help:"Messages that wait for their time: list, cancel, move."`
 	Trace     traceCmd          `cmd:"" help:"Tell a message's life as a timeline."`
+	Explain   explainCmd        `cmd:"" help:"Say why a group does not get a message now."`
 	Ack       ackCmd            `cmd:"" help:"Acknowledge deliveries by their receipts."`
 	Nack      nackCmd           `cmd:"" help:"Give deliveries back as failed attempts."`
 	Reject    rejectCmd         `cmd:"" help:"Make messages dead for their group at once."`
+	Extend    extendCmd         `cmd:"" help:"Give deliveries a new lease, counted from now."`
 	Cluster   clusterCommands   `cmd:"" help:"Show the cluster; drain nodes, move leaders."`
 	Version   versionCmd        `cmd:"" help:"Show the version of this program."`
 }
@@ -96,8 +98,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 		}
 	}()
 	var c cli
-	parser, err := kong.New(&c, kong.Name("splashdam"), kong.Description(description), kong.Writers(out, errOut),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Exit(func(code int) { panic(printed(code)) }))
+	parser, err := newParser(&c, out, errOut)
 	if err != nil {
 		return usage(errOut, err)
 	}
@@ -114,6 +115,11 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 		return report(errOut, err, ctx.Err() != nil)
 	}
 	return exitOK
+}
+
+func newParser(c *cli, out, errOut io.Writer) (*kong.Kong, error) {
+	return kong.New(c, kong.Name("splashdam"), kong.Description(description), kong.Writers(out, errOut),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Exit(func(code int) { panic(printed(code)) }))
 }
 
 func usage(w io.Writer, err error) int {

@@ -84,7 +84,7 @@ func renderCluster(c *api.Cluster, width int, paint painter) string {
 	if n := c.Partitions.LostRanges; n > 0 {
 		parts += ", " + paint(styleWarn, fmt.Sprintf("%d ranges lost, %d of them forced", n, c.Partitions.Forced))
 	}
-	out := pairs([][2]string{{"cluster", c.ID}, {"answered by", c.Gateway}, {"topics", strconv.Itoa(c.Topics)}, {"partitions", parts}})
+	out := pairs([][2]string{{"cluster", c.ID}, {"answered by", c.Gateway}, {"topics", strconv.Itoa(c.Topics)}, {"partitions", parts}}, width)
 	t := table{headers: []string{"NAME", "ROLE", "STATE", "ADDRESS", "ZONE", ">LEADS", ">REPLICAS"}}
 	for _, n := range c.Nodes {
 		state := "alive"

@@ -114,8 +114,8 @@ func (c *consumeCmd) receive(s *session, p *printer) error {
 			s.wait(100 * time.Millisecond)
 			continue
 		}
-		if err != nil && c.Follow && passes(err) {
-			fmt.Fprintf(s.err, "%v; trying again\n", err)
+		if err != nil && c.Follow && passes(err) && s.ctx.Err() == nil {
+			fmt.Fprintf(s.err, "%s; trying again\n", passing(err))
 			s.wait(time.Second)
 			continue
 		}

@@ -32,7 +32,7 @@ func (c *consumeCmd) stream(s *session, p *printer) error {
 		if !again || s.ctx.Err() != nil {
 			return interruptedIsFine(s, err)
 		}
-		fmt.Fprintf(s.err, "%v; connecting again\n", err)
+		fmt.Fprintf(s.err, "%s; connecting again\n", passing(err))
 		s.wait(time.Second)
 	}
 }

@@ -90,3 +90,16 @@ func hintOf(e *client.Error) string {
 	}
 	return ""
 }
+
+// passing tells a fault that passes to one who follows: what the server said, or why the connection broke. Which call it
+// was and that its outcome is open does not matter there, since what was not acknowledged comes again.
+func passing(err error) string {
+	var e *client.Error
+	if errors.As(err, &e) && errors.Unwrap(e) == nil {
+		return e.Error()
+	}
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		err = inner
+	}
+	return fmt.Sprintf("no connection to the gateway (%v)", err)
+}

@@ -73,7 +73,7 @@ func (r *runner) handle(ctx context.Context, d client.Delivery) error {
 	if err == nil {
 		return nil
 	}
-	fmt.Fprintf(r.s.err, "%s of attempt %d goes back: %v\n", place(d.Partition, d.Offset), d.Attempt, err)
+	fmt.Fprintf(r.s.err, "%s, attempt %d: given back, since the command failed: %v\n", place(d.Partition, d.Offset), d.Attempt, err)
 	var failed *exec.ExitError
 	if !errors.As(err, &failed) {
 		return fmt.Errorf("the command could not run: %w", err)

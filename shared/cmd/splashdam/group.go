@@ -234,7 +234,7 @@ func (g *groupDelete) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(out, func() string { return renderDeletion(&out) })
+	return s.show(out, func() string { return renderDeletion(&out, s.width) })
 }
 
 type groupMessages struct {
@@ -315,6 +315,9 @@ func renderGroup(g *api.Group, width int, paint painter) string {
 		rows = append(rows, [2]string{"filter", filterText(set.Filter)})
 	}
 	rows = slices.Insert(rows, 5, fatesOf(g)...)
+	if set.Mode == mq.ModeAssigned {
+		rows = append(rows, [2]string{"mode", "assigned: each partition belongs to a member"})
+	}
 	rows = append(rows, laneRows(g)...)
 	t := table{headers: []string{">PART", ">CURSOR", ">NEXT", ">LAG", ">IN FLIGHT", ">WAITING", ">DEAD", ">OLDEST"}}
 	for _, p := range g.Partitions {
@@ -324,7 +327,7 @@ func renderGroup(g *api.Group, width int, paint painter) string {
 		}
 		t.rows = append(t.rows, append([]string{strconv.FormatUint(uint64(p.Partition), 10)}, figures...))
 	}
-	return pairs(rows) + "\n" + t.render(width, paint) + partialNote(g.Partial)
+	return pairs(rows, width) + "\n" + t.render(width, paint) + partialNote(g.Partial)
 }
 
 // laneRows tell the order of deliveries: by key, how the lanes share, and what each has.

@@ -61,7 +61,7 @@ func TestConsumeExec(t *testing.T) {
 	}
 	s.answers["POST /v1/topics/t/groups/g/receive"] = `200 {"messages":[` + message("r2", "bad") + `]}`
 	status, _, errOut = s.run(t, "", "consume", "t", "-g", "g", "--exec", "exit 3", "--max", "1", "--follow")
-	if status != exitOK || !strings.Contains(errOut, "3/9 of attempt 2 goes back: exit status 3") {
+	if status != exitOK || !strings.Contains(errOut, "3/9, attempt 2: given back, since the command failed: exit status 3") {
 		t.Errorf("%d, %q", status, errOut)
 	}
 	if asked := strings.Join(s.asked, "\n"); !strings.Contains(asked, `"nack":[{"receipt":"r2","reason":"exit status 3"}]`) {

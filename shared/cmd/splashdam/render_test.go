@@ -174,14 +174,14 @@ coordinator-1  coordinator  alive  -              -         -         -
 }
 
 func TestDeletion(t *testing.T) {
-	same(t, renderDeletion(&api.Deletion{DryRun: true, Topic: "orders", Groups: []string{"a", "b"}, Messages: 7, Bytes: 700, Partial: true}), `
+	same(t, renderDeletion(&api.Deletion{DryRun: true, Topic: "orders", Groups: []string{"a", "b"}, Messages: 7, Bytes: 700, Partial: true}, 80), `
 would delete  topic orders
 messages      7+
 size          700 B
 groups        a b
 +: at least; not every partition's leader has answered
 `)
-	same(t, renderDeletion(&api.Deletion{Topic: "orders", Group: "billing", Messages: 7, InFlight: 2, Dead: 1}), `
+	same(t, renderDeletion(&api.Deletion{Topic: "orders", Group: "billing", Messages: 7, InFlight: 2, Dead: 1}, 80), `
 deleted    group billing of topic orders
 lag        7
 in flight  2
@@ -190,7 +190,7 @@ dead       1
 }
 
 func TestDeletionOfAWebhook(t *testing.T) {
-	same(t, renderDeletion(&api.Deletion{Topic: "orders", Group: mq.WebhookGroup("shop"), Messages: 7}), `
+	same(t, renderDeletion(&api.Deletion{Topic: "orders", Group: mq.WebhookGroup("shop"), Messages: 7}, 80), `
 deleted  webhook shop of topic orders
 lag      7
 `)

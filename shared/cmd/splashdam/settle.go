@@ -68,3 +68,14 @@ func (r *rejectCmd) Run(s *session) error {
 		return s.client.Reject(ctx, receipt, r.Reason)
 	})
 }
+
+type extendCmd struct {
+	receipts `embed:""`
+	Lease    time.Duration `help:"How long from now, 100ms to 12h; default: the group's lease."`
+}
+
+func (e *extendCmd) Run(s *session) error {
+	return e.each(s, func(ctx context.Context, receipt string) error {
+		return s.client.Extend(ctx, receipt, e.Lease)
+	})
+}

@@ -27,13 +27,14 @@ type topicSettings struct {
 	RetentionTime   *api.Duration `name:"retention" help:"How long messages stay (168h); 0s for no limit."`
 	RetentionBytes  *int64        `help:"Bytes that the topic may hold; 0 for no limit."`
 	KeepUnsettled   *bool         `negatable:"" help:"Keep what an active group has not settled."`
+	RetentionShare  *float64      `help:"Share of a partition that goes by time within an hour, 0 to 1; 0: a tenth, 1: no limit."`
 	Archive         *bool         `negatable:"" help:"Put what retention removes into the archive before."`
 }
 
 func (t *topicSettings) input() api.TopicInput {
 	in := api.TopicInput{Partitions: t.Partitions, MaxMessageBytes: t.MaxMessageBytes, Compression: t.Compression, Archive: t.Archive}
-	if t.RetentionTime != nil || t.RetentionBytes != nil || t.KeepUnsettled != nil {
-		in.Retention = &api.RetentionInput{Time: t.RetentionTime, Bytes: t.RetentionBytes, KeepUnsettled: t.KeepUnsettled}
+	if t.RetentionTime != nil || t.RetentionBytes != nil || t.KeepUnsettled != nil || t.RetentionShare != nil {
+		in.Retention = &api.RetentionInput{Time: t.RetentionTime, Bytes: t.RetentionBytes, KeepUnsettled: t.KeepUnsettled, MaxShare: t.RetentionShare}
 	}
 	return in
 }
@@ -133,7 +134,7 @@ func (t *topicDelete) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(out, func() string { return renderDeletion(&out) })
+	return s.show(out, func() string { return renderDeletion(&out, s.width) })
 }
 
 func renderTopics(list []api.TopicSummary, width int, paint painter) string {
@@ -196,7 +197,7 @@ func renderTopic(t *api.Topic, width int, paint painter) string {
 	if away {
 		note += "!: away\n"
 	}
-	return pairs(rows) + "\n" + parts.render(width, paint) + note
+	return pairs(rows, width) + "\n" + parts.render(width, paint) + note
 }
 
 // replicas names the nodes; one that is away has a mark behind it.
@@ -225,20 +226,25 @@ func retention(time api.Duration, bytes int64, keep bool) string {
 	return out
 }
 
-// pairs lays names and values out in two columns.
-func pairs(rows [][2]string) string {
+// pairs lays names and values out in two columns; a value that does not fit goes on below itself.
+func pairs(rows [][2]string, width int) string {
 	longest := 0
 	for _, r := range rows {
 		longest = max(longest, len(r[0]))
 	}
 	var b strings.Builder
 	for _, r := range rows {
-		fmt.Fprintf(&b, "%-*s  %s\n", longest, r[0], r[1])
+		text := r[1]
+		if width > 0 {
+			indent := longest + len(gap)
+			text = strings.ReplaceAll(wrap(text, max(width-indent, 20)), "\n", "\n"+strings.Repeat(" ", indent))
+		}
+		fmt.Fprintf(&b, "%-*s%s%s\n", longest, r[0], gap, text)
 	}
 	return b.String()
 }
 
-func renderDeletion(d *api.Deletion) string {
+func renderDeletion(d *api.Deletion, width int) string {
 	what := "topic " + d.Topic
 	if d.Group != "" {
 		what = "group " + d.Group + " of topic " + d.Topic
@@ -268,5 +274,5 @@ func renderDeletion(d *api.Deletion) string {
 	if d.Dead > 0 {
 		rows = append(rows, [2]string{"dead", count(d.Dead)})
 	}
-	return pairs(rows) + partialNote(d.Partial)
+	return pairs(rows, width) + partialNote(d.Partial)
 }

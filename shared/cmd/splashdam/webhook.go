@@ -33,7 +33,7 @@ type webhookCreate struct {
 	URL          string            `arg:"" help:"Where to send: https://… or http://…"`
 	Secret       *string           `help:"whsec_ and base64; a random one if left out."`
 	Format       *string           `enum:"standard,cloudevents" help:"Form of requests: ${enum}."`
-	Header       map[string]string `help:"A header of every request, name=value; may be repeated."`
+	Header       map[string]string `mapsep:"none" help:"A header of every request, name=value; may be repeated."`
 	Start        string            `help:"Where it begins: latest (default), earliest, or a time (RFC 3339)."`
 	Ordering     *string           `enum:"none,key" help:"Order: ${enum}."`
 	MaxInFlight  *int              `help:"Requests under way at once (64)."`
@@ -125,7 +125,7 @@ func (w *webhookTest) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := s.show(out, func() string { return renderWebhookTest(&out, s.painter()) }); err != nil || out.OK {
+	if err := s.show(out, func() string { return renderWebhookTest(&out, s.width, s.painter()) }); err != nil || out.OK {
 		return err
 	}
 	return errTestFailed
@@ -228,7 +228,7 @@ func (w *webhookDelete) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(out, func() string { return renderDeletion(&out) })
+	return s.show(out, func() string { return renderDeletion(&out, s.width) })
 }
 
 func renderWebhooks(list []api.WebhookSummary, width int, paint painter) string {
@@ -249,7 +249,7 @@ func renderWebhook(w *api.Webhook, width int, paint painter) string {
 	set := &w.Settings
 	rows := [][2]string{{"webhook", w.Name + " of topic " + w.Topic}, {"url", set.URL}, {"state", paint(styleOf(w.State), w.State)}}
 	if w.Reason != "" {
-		rows = append(rows, [2]string{"reason", w.Reason})
+		rows = append(rows, [2]string{"reason", oneLine(w.Reason)})
 	}
 	if w.Secret != "" {
 		rows = append(rows, [2]string{"secret", w.Secret + "   (not shown again)"})
@@ -276,7 +276,7 @@ func renderWebhook(w *api.Webhook, width int, paint painter) string {
 		}
 		rows = append(rows, [2]string{"served by", text})
 	}
-	text := pairs(rows) + partialNote(w.Partial)
+	text := pairs(rows, width) + partialNote(w.Partial)
 	if len(w.Recent.LastErrors) > 0 {
 		text += "\n" + attemptTable(w.Recent.LastErrors, width, paint)
 	}
@@ -334,7 +334,7 @@ func attemptTable(list []api.WebhookAttempt, width int, paint painter) string {
 	return t.render(width, paint)
 }
 
-func renderWebhookTest(a *api.WebhookTestAnswer, paint painter) string {
+func renderWebhookTest(a *api.WebhookTestAnswer, width int, paint painter) string {
 	verdict := paint(styleGood, "taken")
 	if !a.OK {
 		verdict = paint(styleBad, "not taken")
@@ -351,5 +351,5 @@ func renderWebhookTest(a *api.WebhookTestAnswer, paint painter) string {
 	if a.Hint != "" {
 		rows = append(rows, [2]string{"hint", a.Hint})
 	}
-	return pairs(rows)
+	return pairs(rows, width)
 }
