@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -112,14 +113,20 @@ func messageFromHeaders(h http.Header, m *mq.Message) (partition int64, err erro
 		}
 	}
 	if v, ok := h[headerTTL]; ok {
-		if m.TTL, err = parseTTL(v[0]); err != nil || len(v) > 1 {
-			return 0, invalid("header/"+headerTTL, "there is one TTL, and it %v", err)
+		if m.TTL, err = parseTTL(v[0]); err != nil {
+			return 0, invalid("header/"+headerTTL, "%v", err)
+		}
+		if len(v) > 1 {
+			return 0, invalid("header/"+headerTTL, "is given twice")
 		}
 	}
 	if v, ok := h[headerKey]; ok {
 		if m.Key, m.HasKey = []byte(v[0]), true; len(v) > 1 || len(m.Key) > mq.MaxKeyBytes {
 			return 0, invalid("header/"+headerKey, "there is one key of at most %d bytes", mq.MaxKeyBytes)
 		}
+	}
+	if len(h[echo.HeaderContentType]) > 1 {
+		return 0, invalid("header/Content-Type", "is given twice")
 	}
 	m.ContentType = h.Get(echo.HeaderContentType)
 	if err := checkContentType(m.ContentType); err != nil {
@@ -153,7 +160,11 @@ func messageHeaders(h http.Header, m *mq.Message) error {
 		}
 		for _, v := range values {
 			x := mq.Header{Name: strings.ToLower(name), Value: v}
-			if err := checkHeader(x); err != nil {
+			err := checkHeader(x)
+			if err == nil && !utf8.ValidString(v) {
+				err = mqerr.New(mqerr.ValidationFailed, "a header's value is UTF-8") // JSON could not show another one
+			}
+			if err != nil {
 				err.Fields = []mqerr.Field{{Pointer: "header/" + headerPrefix + x.Name, Detail: err.Detail}}
 				return err
 			}
@@ -164,6 +175,12 @@ func messageHeaders(h http.Header, m *mq.Message) error {
 		return mqerr.New(mqerr.HeadersTooLarge, "a message has at most %d headers, this one has %d", mq.MaxHeaders, len(m.Headers))
 	}
 	slices.SortStableFunc(m.Headers, func(a, b mq.Header) int { return strings.Compare(a.Name, b.Name) })
+	for i := 1; i < len(m.Headers); i++ {
+		// An item's headers are an object, which has a name once; of two values readers would see the last one.
+		if name := m.Headers[i].Name; name == m.Headers[i-1].Name {
+			return invalid("header/"+headerPrefix+name, "is given twice")
+		}
+	}
 	return nil
 }
 

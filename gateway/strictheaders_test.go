@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/splashdam/splashdam/shared/api"
@@ -34,5 +35,36 @@ func TestUnknownMessageHeaders(t *testing.T) {
 	}
 	if a := e.post("/v1/topics/t/messages", "x", "Mq-Header-Tll", "1s", "Ce-Type", "a", "Mq-Ttl", "1s"); a.status != 201 {
 		t.Errorf("all that is known: %d %s", a.status, a.body)
+	}
+}
+
+// Of a header that comes twice one value would be lost without a word, and bytes that are no text would come back as
+// others in JSON: both are refused, by the name of the header.
+func TestMessageHeadersOnce(t *testing.T) {
+	e := newEnv(t)
+	e.topic("t", onePartition)
+	for _, c := range []struct{ headers, named string }{
+		{"Mq-Header-A: 1\r\nMq-Header-A: 2", "header/Mq-Header-a"},
+		{"Mq-Header-Ce-Type: 1\r\nCe-Type: 2", "header/Mq-Header-ce-type"},
+		{"Ce-Type: 1\r\nce-type: 1", "header/Mq-Header-ce-type"},
+		{"Mq-Header-A: \xff\xfe", "header/Mq-Header-a"},
+		{"Mq-Ttl: 1s\r\nMq-Ttl: 1s", "header/Mq-Ttl"},
+		{"Mq-Lane: low\r\nMq-Lane: low", "header/Mq-Lane"},
+		{"Mq-Key: a\r\nMq-Key: a", "header/Mq-Key"},
+		{"Content-Type: a/b\r\nContent-Type: a/b", "header/Content-Type"},
+		{"Idempotency-Key: a\r\nIdempotency-Key: a", "header/Idempotency-Key"},
+		{"Mq-Delay: 1s\r\nMq-Delay: 1s", "header/Mq-Delay"},
+	} {
+		status, body := e.raw("POST /v1/topics/t/messages HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + c.headers + "\r\nContent-Length: 1\r\n\r\nx")
+		var p api.Problem
+		if err := json.Unmarshal([]byte(body), &p); err != nil || status != 422 || len(p.Errors) != 1 || p.Errors[0].Pointer != c.named {
+			t.Errorf("%q: %d %s", c.headers, status, body)
+		}
+		if strings.Contains(body, "nil") {
+			t.Errorf("%q: %s", c.headers, body)
+		}
+	}
+	if n := e.stored(); n != 0 {
+		t.Errorf("%d messages are stored", n)
 	}
 }
