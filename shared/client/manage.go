@@ -134,7 +134,7 @@ func (c *Client) ResumeGroup(ctx context.Context, topic, group string) error {
 	return c.do(ctx, http.MethodPost, pathOf("topics", topic, "groups", group, "resume"), nil, nil, true)
 }
 
-// GroupMessages lists what a group holds in one state: ready, leased, waiting or dead.
+// GroupMessages lists what a group holds in one state: ready, leased, waiting, parked or dead.
 func (c *Client) GroupMessages(ctx context.Context, topic, group, state string, p Page) (api.HeldList, error) {
 	q := p.query()
 	q.Set("state", state)

@@ -278,10 +278,15 @@ func full(err error) bool {
 	return errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrStorageFull) || errors.Is(err, store.ErrOutOfOrder)
 }
 
+// giveLater offers entries again after a while; one timer does for all, however often the store has refused.
 func (p *Partition) giveLater(l *leadership) {
+	if l.giving {
+		return
+	}
+	l.giving = true
 	time.AfterFunc(retryGive, func() {
 		p.post(func() {
-			if l.ctx.Err() == nil {
+			if l.giving = false; l.ctx.Err() == nil {
 				p.give(l)
 			}
 		})

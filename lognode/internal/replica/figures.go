@@ -59,7 +59,7 @@ func laneFigures(f *delivery.GroupFigures) (out []*mqpb.LaneFigures) {
 	return out
 }
 
-// Held lists what a group holds in a state (ready, leased, waiting, dead), from an offset on; a filter holds for dead
+// Held lists what a group holds in a state (ready, leased, waiting, parked, dead), from an offset on; a filter holds for dead
 // ones.
 func (p *Partition) Held(r *mqpb.HeldMessagesRequest, done func(*mqpb.HeldMessagesResponse, error)) {
 	fail := func(err error) { done(nil, err) }

@@ -35,6 +35,7 @@ type leadership struct {
 	await        []waiting     // wait for the commit position, in order of it
 	own          []placed      // given to the store, not durable, in order
 	given        int           // how many of own the store has taken
+	giving       bool          // a timer runs to offer the others again
 	ownBytes     int
 	behind       *time.Timer // runs while a first hand-over waits to be written
 	sinceOpen    int64       // bytes of entries in this segment
