@@ -108,7 +108,7 @@ func (p *Partition) handOut(l *leadership, r receiving, runs []delivery.Run, ans
 			var old []uint64
 			if left > 0 && (budget > 0 || len(answer.Chunks) == 0) {
 				var size int
-				got, size, old = p.readRuns(ctx, j, runs[:n], max(budget, 1), &left, &answer)
+				got, size, old = p.readRuns(ctx, j, runs[:n], budget, &left, &answer)
 				budget -= size
 				gone = append(gone, old...)
 			}
@@ -151,7 +151,11 @@ func (p *Partition) readRuns(ctx context.Context, j journal, runs []delivery.Run
 	for i, run := range runs {
 		list[i] = stretch{run.First, run.Count}
 	}
-	chunks, n, size, err := p.chunks(ctx, j, list, budget)
+	least := uint32(1)
+	if len(answer.Chunks) > 0 {
+		least = 0
+	}
+	chunks, n, size, err := p.chunks(ctx, j, list, budget, least)
 	chunks, dealt, gone, bad := inTime(chunks, n, left, time.Now().UnixNano())
 	if err = cmp.Or(err, bad); err != nil {
 		p.env.Metrics.ReadErrors.Inc()

@@ -58,12 +58,13 @@ func (w wanted) within(at, end uint64) (ordinals []int, all bool) {
 }
 
 // chunks reads messages, in pieces of stored batches: one for each batch, however the messages lie in it. It ends before
-// a batch that would exceed budget bytes, but answers at least one message. n is how many it got, also with an error.
-func (p *Partition) chunks(ctx context.Context, j journal, list []stretch, budget int) (out []frame.Chunk, n uint32, size int, err error) {
+// what would exceed budget bytes, but for the first least messages, which come whatever their size: a stream between
+// tiers takes the largest one, and not much beside it. n is how many it got, also with an error.
+func (p *Partition) chunks(ctx context.Context, j journal, list []stretch, budget int, least uint32) (out []frame.Chunk, n uint32, size int, err error) {
 	w := wanted{list: list}
 	for {
 		off, ok := w.next()
-		if !ok || size >= budget && n > 0 {
+		if !ok || size >= budget && n >= least {
 			return out, n, size, nil
 		}
 		e, err := p.entry(ctx, &j, off)
@@ -71,7 +72,7 @@ func (p *Partition) chunks(ctx context.Context, j journal, list []stretch, budge
 			return out, n, size, err
 		}
 		at := e.At.Offset
-		for rest := e.Records; len(rest) > 0 && len(w.list) > 0 && (size < budget || n == 0); {
+		for rest := e.Records; len(rest) > 0 && len(w.list) > 0 && (size < budget || n < least); {
 			var rec mq.Record
 			if rec, rest, err = mq.NextRecord(rest); err != nil {
 				return out, n, size, err
@@ -86,8 +87,8 @@ func (p *Partition) chunks(ctx context.Context, j journal, list []stretch, budge
 			end := at + uint64(b.Count)
 			ordinals, all := w.within(at, end)
 			if all || len(ordinals) > 0 {
-				c, took, err := chunkOf(&b, raw, ordinals, budget-size)
-				if err != nil {
+				c, took, err := chunkOf(&b, raw, ordinals, budget-size, int(least-min(n, least)))
+				if err != nil || took == 0 {
 					return out, n, size, err
 				}
 				c.First, c.Stamp, c.Numbers = at, e.Stamp, numbersOf(schedules, ordinals, took)
@@ -105,14 +106,19 @@ func (p *Partition) chunks(ctx context.Context, j journal, list []stretch, budge
 }
 
 // chunkOf is a part of a batch: the batch itself if all of it is wanted (no ordinals), a smaller batch, or for a
-// compressed one the batch with ordinals.
-func chunkOf(b *mq.Batch, body []byte, ordinals []int, budget int) (frame.Chunk, int, error) {
+// compressed one the batch with ordinals. It has no more messages than fit the budget, or least; they may be none.
+func chunkOf(b *mq.Batch, body []byte, ordinals []int, budget, least int) (frame.Chunk, int, error) {
 	take := len(ordinals)
 	if take == 0 {
 		take = b.Count
 	}
 	if mean := len(body)/b.Count + 1; b.Codec == mq.CodecNone && take*mean > budget {
-		take = max(1, budget/mean) // by the mean size; the next call gets the rest
+		take = min(take, max(least, budget/mean)) // by the mean size; the next call gets the rest
+	} else if b.Codec != mq.CodecNone && len(body) > budget && least == 0 {
+		take = 0
+	}
+	if take == 0 {
+		return frame.Chunk{}, 0, nil
 	}
 	if take == b.Count {
 		return frame.Chunk{Batch: body}, take, nil

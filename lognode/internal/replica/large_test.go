@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -186,5 +187,38 @@ func TestTimeIsFoundBehindAShortCopy(t *testing.T) {
 	}
 	if _, found, err := p.stampSearch(t.Context(), &seg, 41); found || err != nil {
 		t.Errorf("beyond the end: %v, %v", found, err)
+	}
+}
+
+// Of large messages an answer has as many as were asked for in bytes, and one more would be more than a stream between
+// tiers may carry at a time; that holds over lanes, too.
+func TestLargeMessagesDoNotShareAnAnswer(t *testing.T) {
+	o := newOne(t)
+	large := strings.Repeat("x", 15<<20)
+	for _, lane := range []mq.Lane{mq.LaneNormal, mq.LaneNormal, mq.LaneHigh} {
+		var b mq.BatchBuilder
+		b.Add(&mq.Message{Value: []byte(large), Lane: lane})
+		body := b.AppendTo(nil, "p", "g", mq.CodecNone, nil)
+		if err := ask(t, func(r Reply) { o.p.Append(body, 1, r) }).err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.group(1, nil)
+	for _, offset := range []uint64{2, 0, 1} {
+		handovers++
+		a := ask(t, func(r Reply) {
+			o.p.Receive(1, frame.Receive{Partition: testPartition, Group: 1, Max: 10, MaxBytes: 16 << 20, Handover: handovers}, r)
+		})
+		if len(a.body) > 17<<20 {
+			t.Errorf("an answer has %d bytes", len(a.body))
+		}
+		var f frame.Received
+		if err := errors.Join(a.err(), f.Parse(a.body)); err != nil {
+			t.Fatal(err)
+		}
+		got := o.unpack(1, &f)
+		if len(got) != 1 || got[0].receipt.Offset != offset || got[0].attempt != 1 {
+			t.Fatalf("%d messages, the first at %d; want the one at %d", len(got), got[0].receipt.Offset, offset)
+		}
 	}
 }

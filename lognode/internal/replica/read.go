@@ -233,7 +233,7 @@ func (p *Partition) read(ctx context.Context, j journal, r frame.Read) (frame.Re
 	if r.Backward {
 		from = to - uint64(n)
 	}
-	chunks, got, _, err := p.chunks(ctx, j, []stretch{{from, n}}, int(r.MaxBytes))
+	chunks, got, _, err := p.chunks(ctx, j, []stretch{{from, n}}, int(r.MaxBytes), 1)
 	if err != nil {
 		return done, readError(from+uint64(got), err)
 	}
@@ -245,7 +245,7 @@ func (p *Partition) read(ctx context.Context, j journal, r frame.Read) (frame.Re
 		for got < n && n > 1 {
 			n /= 2
 			from = to - uint64(n)
-			if chunks, got, _, err = p.chunks(ctx, j, []stretch{{from, n}}, int(r.MaxBytes)); err != nil {
+			if chunks, got, _, err = p.chunks(ctx, j, []stretch{{from, n}}, int(r.MaxBytes), 1); err != nil {
 				return done, readError(from+uint64(got), err)
 			}
 		}
