@@ -49,17 +49,19 @@ func TestLargeMessagesDoNotShareAnEntry(t *testing.T) {
 	o := newOne(t)
 	o.group(1, nil)
 	large := strings.Repeat("x", mq.LargestMaxMessageBytes)
-	f := o.schedule(300*time.Millisecond, large)
+	o.env.Ahead.Store(int64(2 * MaxSkew)) // what is due waits
+	f := o.schedule(time.Millisecond, large)
 	for there := false; !there; {
 		o.onPartition(func(l *leadership) { _, there = l.ahead.messages[f.First] })
 	}
 	body, n := batchOf(large)
 	ch := make(chan answer, 1)
-	due := time.NewTimer(time.Until(time.Unix(0, f.Dues[0])))
 	o.together(func() {
-		<-due.C
 		o.p.Append(body, n, func(ft frame.Type, b link.Encoder) { ch <- answer{ft, b.AppendTo(nil)} })
-		o.p.post(func() { o.p.schedulesDue() })
+		o.p.post(func() {
+			o.env.Ahead.Store(0)
+			o.p.schedulesDue()
+		})
 	})
 	if err := o.answered(ch).err(); err != nil {
 		t.Fatal(err)
