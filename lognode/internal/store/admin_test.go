@@ -270,6 +270,37 @@ func TestMuseum15RemovedAndCreatedAgain(t *testing.T) {
 	other.mustHold(t, s, 30)
 }
 
+// The same where the volume of the old entries was closed, and nothing but its list tells of the old creation any more.
+func TestCreatedAgainBesideAnOldList(t *testing.T) {
+	cfg := testConfig(t.TempDir())
+	cfg.VolumeBytes = 64 << 10
+	s := mustOpen(t, cfg)
+	mustCreate(t, s, 2)
+	mustCreate(t, s, 1) // the last creation of all
+	rng := rand.New(rand.NewPCG(7, 9))
+	old, other := newJournal(1), newJournal(2)
+	for range 20 {
+		old.fill(t, s, rng, 10, 2000)
+		other.fill(t, s, rng, 10, 2000)
+	}
+	mustReclaim(t, s)
+	if err := s.GiveUp(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.facts.log.rewrite(s.facts.content); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+	s = mustOpen(t, cfg)
+	mustCreate(t, s, 1)
+	fresh := newJournal(1)
+	fresh.fill(t, s, rng, 10, 900)
+	mustClose(t, s)
+	s = mustOpen(t, cfg)
+	fresh.mustHold(t, s, 10)
+	other.mustHold(t, s, 200)
+}
+
 // A store remembers that it gave a copy up until the segment is removed for good, over restarts and rewrites of the facts.
 func TestGaveUpIsRemembered(t *testing.T) {
 	cfg := testConfig(t.TempDir())

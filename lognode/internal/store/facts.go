@@ -21,7 +21,8 @@ type fact struct {
 	Boot    uint64     `json:"boot,omitempty"`
 
 	// Create is a creation record. Gen tells two creations under one id apart (a damaged replica is
-	// removed and fetched again); First is the lowest volume that may hold entries of this one.
+	// removed and fetched again), and none comes twice, since lists of volumes still name those of removed segments: alone,
+	// it is the last one given. First is the lowest volume that may hold entries of this one.
 	Create *mq.Segment `json:"create,omitempty"`
 	Gen    uint64      `json:"gen,omitempty"`
 	First  uint32      `json:"first,omitempty"`
@@ -169,6 +170,8 @@ func (f *facts) apply(c fact) {
 		if n := (mq.Named{Number: c.Number, Revision: c.Revision}); f.named[*c.Partition].Less(n) {
 			f.named[*c.Partition] = n
 		}
+	case c.Gen != 0:
+		f.gen = max(f.gen, c.Gen)
 	}
 }
 
@@ -225,7 +228,7 @@ func (f *facts) tidy() error {
 
 // content is the frames that say everything that still holds.
 func (f *facts) content() []byte {
-	list := []fact{{Store: f.store}, {Boot: f.boot}}
+	list := []fact{{Store: f.store}, {Boot: f.boot}, {Gen: f.gen}}
 	if f.cluster != "" {
 		list = append(list, fact{Cluster: f.cluster})
 	}
