@@ -124,4 +124,7 @@ func TestMembersHaveABound(t *testing.T) {
 	if _, err := s.JoinMember(ctx, Member{Name: "one-more", Group: 9, TTL: mq.Duration(time.Minute)}); !mqerr.Is(err, mqerr.ValidationFailed) {
 		t.Errorf("%v", err)
 	}
+	if m, err := s.JoinMember(ctx, Member{Name: "m7", Group: 9, TTL: mq.Duration(time.Minute)}); err != nil || m.Name != "m7" {
+		t.Errorf("one that is there joins again: %v", err)
+	}
 }

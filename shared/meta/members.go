@@ -78,16 +78,20 @@ func (s *Store) JoinMember(ctx context.Context, m Member) (Member, error) {
 	return Member{}, mqerr.New(mqerr.MetadataUnavailable, "entering member %q: no try came through", m.Name)
 }
 
-// roomForMember counts who is there. Two who join at the bound at once may both find room, which does no harm.
+// roomForMember counts who is there; one of them who joins again needs no room. Two who join at the bound at once may
+// both find room, which does no harm.
 func (s *Store) roomForMember(ctx context.Context, m Member) error {
 	r, err := s.read(ctx, "counting members", membersPrefix(m.Group), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return err
 	}
-	if r.Count >= mq.MaxMembers {
-		return mqerr.New(mqerr.ValidationFailed, "the group has %d members, which is the most", r.Count)
+	if r.Count < mq.MaxMembers {
+		return nil
 	}
-	return nil
+	if revision, err := s.get(ctx, memberKey(m.Group, m.Name), &Member{}); err != nil || revision != 0 {
+		return err
+	}
+	return mqerr.New(mqerr.ValidationFailed, "the group has %d members, which is the most", r.Count)
 }
 
 func (s *Store) grant(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
