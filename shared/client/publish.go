@@ -175,20 +175,25 @@ func (c *Client) PublishBatch(ctx context.Context, topic string, messages []Mess
 }
 
 // settleItems files each item's result and keeps those that were refused for now. With err none was
-// answered, and it is the result of all.
+// answered, and it is the result of all. What may have been stored by an earlier try stays unknown until it is stored, or
+// the server says that it never will be.
 func settleItems(results []Result, items []api.PublishItem, place []int, answers []api.PublishResult, err error) ([]api.PublishItem, []int) {
 	kept := 0
 	for i, at := range place {
-		if err != nil {
-			results[at].Err = err
-			continue
+		lost := IsOutcomeUnknown(results[at].Err)
+		one := Result{Err: err}
+		if err == nil {
+			one = resultOf(&answers[i])
 		}
-		results[at] = resultOf(&answers[i])
-		e, failed := results[at].Err.(*Error)
-		if failed && e.Retryable && (!e.OutcomeUnknown() || items[i].IdempotencyKey != nil) {
+		e, failed := one.Err.(*Error)
+		if err == nil && failed && e.Retryable && (!e.OutcomeUnknown() || items[i].IdempotencyKey != nil) {
 			items[kept], place[kept] = items[i], at
 			kept++
 		}
+		if lost && one.Err != nil && !IsOutcomeUnknown(one.Err) && !refused(one.Err) {
+			one.Err = unknown(one.Err)
+		}
+		results[at] = one
 	}
 	return items[:kept], place[:kept]
 }

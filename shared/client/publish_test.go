@@ -2,6 +2,8 @@ package client
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -115,6 +117,32 @@ func TestBatchRepeatsWhatIsUnknownIfItHasAKey(t *testing.T) {
 			t.Errorf("%+v", results)
 		}
 	})
+}
+
+// What refuses the next try of a message says nothing of the one before: unless it is about the message.
+func TestMessageOfABatchStaysUnknown(t *testing.T) {
+	for code, want := range map[string]string{"no_leader": "outcome_unknown", "idempotency_conflict": "idempotency_conflict"} {
+		for name, next := range map[string]func() *http.Response{
+			"one message": func() *http.Response {
+				return reply(207, fmt.Sprintf(`{"failed":1,"results":[{"error":{"code":%q,"retryable":%v}}]}`, code, code == "no_leader"))
+			},
+			"the whole request": func() *http.Response { return refusal(503, code, code == "no_leader") },
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				w := &wire{answer: func(n int, _ *http.Request, _ []byte) (*http.Response, error) {
+					if n == 0 {
+						return reply(207, `{"failed":1,"results":[{"error":{"code":"outcome_unknown","retryable":true}}]}`), nil
+					}
+					return next(), nil
+				}}
+				results, err := over(t, w, Options{Retry: Retry{Attempts: 3}}).PublishBatch(t.Context(), "t", []Message{{IdempotencyKey: "k"}})
+				var e *Error
+				if err != nil || len(w.requests()) < 2 || !errors.As(results[0].Err, &e) || e.Code != want {
+					t.Errorf("%s is refused with %s: %+v, %v, want %s", name, code, results, err, want)
+				}
+			})
+		}
+	}
 }
 
 func TestBatchWithTooFewResultsIsUnknown(t *testing.T) {
