@@ -45,6 +45,9 @@ func asError(err error) *mqerr.Error {
 	var h *echo.HTTPError
 	var tooLarge *http.MaxBytesError
 	switch {
+	case errors.As(err, &e) && e.Code == mqerr.NotLeader:
+		// Which node was wrong is between tiers. To the caller it means that nobody was found who leads.
+		return mqerr.New(mqerr.NoLeader, "no node that answers leads the partition now")
 	case errors.As(err, &e):
 		return e
 	case errors.As(err, &h):

@@ -104,7 +104,7 @@ type Partition struct {
 type LostRange struct {
 	From uint64    `json:"from"`
 	To   uint64    `json:"to"`
-	At   time.Time `json:"at"`
+	At   time.Time `json:"at,omitzero"` // when it was recorded; not in a dry run
 	// Forced: an operator said so. Otherwise nothing in the range was ever acknowledged.
 	Forced bool   `json:"forced"`
 	By     string `json:"by,omitempty"`   // who said so

@@ -137,3 +137,14 @@ dead          12 (kept: at most 10000
 max attempts  5
 `)
 }
+
+// A value is shown readably, and can't move the cursor.
+func TestOneLine(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"order":1}` + "\n": `{"order":1}\n`, "a\x1b[2Jb": `a\x1b[2Jb`, "\xff!": `\xff!`, "ä\u202eb": `ä\u202eb`, "plain": "plain",
+	} {
+		if got := oneLine(text); got != want {
+			t.Errorf("%q is shown as %s, want %s", text, got, want)
+		}
+	}
+}

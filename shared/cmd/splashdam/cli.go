@@ -57,6 +57,10 @@ type cli struct {
 	Version   versionCmd        `cmd:"" help:"Show the version of this program."`
 }
 
+// gatewayPatience is how long a gateway itself waits for a leader before it answers 503. No repetition begins so late that
+// the time of the whole call cuts it off: what was surely not stored would end as an unknown outcome.
+const gatewayPatience = 11 * time.Second
+
 // session is what commands work with.
 type session struct {
 	ctx     context.Context // ended by a signal
@@ -129,7 +133,7 @@ func usage(w io.Writer, err error) int {
 
 func newSession(ctx context.Context, c *cli, in io.Reader, out, errOut io.Writer) (*session, error) {
 	sdk, err := client.New(client.Options{Servers: c.Server, UserAgent: "splashdam-cli",
-		Retry: client.Retry{Elapsed: c.Timeout}})
+		Retry: client.Retry{Elapsed: max(c.Timeout-gatewayPatience, c.Timeout/3)}})
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,9 @@ func report(w io.Writer, err error, interrupted bool) int {
 	var part partError
 	if errors.As(err, &part) {
 		fmt.Fprintf(w, "splashdam: %v\n", err)
+		if client.IsOutcomeUnknown(part.first) {
+			fmt.Fprintln(w, "  What has an unknown outcome may be there. To be able to repeat safely, publish\n  with --idempotency-key.")
+		}
 		return report(io.Discard, part.first, interrupted)
 	}
 	var e *client.Error

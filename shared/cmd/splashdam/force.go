@@ -36,16 +36,17 @@ func (f *forceRecoverCmd) Run(s *session) error {
 
 func renderForce(a *api.ForceRecoverAnswer, done bool, width int, paint painter) string {
 	var b strings.Builder
+	say := func(format string, args ...any) { b.WriteString(wrap(fmt.Sprintf(format, args...), width) + "\n") }
 	switch {
 	case !a.Needed:
-		fmt.Fprintf(&b, "Nothing to do for partition %d: %s.\n", a.Partition, a.Because)
+		say("Nothing to do for partition %d: %s.", a.Partition, a.Because)
 		return b.String()
 	case a.Forced:
-		fmt.Fprintf(&b, "Partition %d goes on, led by %s. Recorded as lost:\n", a.Partition, a.Leader)
+		say("Partition %d goes on, led by %s. Recorded as lost:", a.Partition, a.Leader)
 	case done:
-		fmt.Fprintf(&b, "Partition %d goes on, led by %s; nothing was lost.\n", a.Partition, a.Leader)
+		say("Partition %d goes on, led by %s; nothing was lost.", a.Partition, a.Leader)
 	default:
-		fmt.Fprintf(&b, "Partition %d can't go on: %s. This would be recorded as lost:\n", a.Partition, a.Because)
+		say("Partition %d can't go on: %s. This would be recorded as lost:", a.Partition, a.Because)
 	}
 	for _, l := range a.Lost {
 		b.WriteString("  " + paint(styleWarn, fmt.Sprintf("offsets %d to %d", l.From, l.To-1)) + "\n")
@@ -65,7 +66,7 @@ func renderForce(a *api.ForceRecoverAnswer, done bool, width int, paint painter)
 		b.WriteString(t.render(width, paint))
 	}
 	if !done {
-		b.WriteString("Nothing was done. Bring a replica back if you can; to give this up, add --accept-loss.\n")
+		say("Nothing was done. Bring a replica back if you can; to give this up, add --accept-loss.")
 	}
 	return b.String()
 }
@@ -81,21 +82,22 @@ func (r *rebuildCmd) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(out, func() string { return renderRebuild(&out) })
+	return s.show(out, func() string { return renderRebuild(&out, s.width) })
 }
 
-func renderRebuild(a *api.RebuildAnswer) string {
+func renderRebuild(a *api.RebuildAnswer, width int) string {
 	var b strings.Builder
+	say := func(format string, args ...any) { b.WriteString(wrap(fmt.Sprintf(format, args...), width) + "\n") }
 	verb := "Would rebuild"
 	if a.Rebuilt {
 		verb = "Rebuilt"
 	}
-	fmt.Fprintf(&b, "%s %d topics, %d groups, %d partitions, %d segments from nodes %s.\n", verb, a.Topics, a.Groups, a.Partitions,
+	say("%s %d topics, %d groups, %d partitions, %d segments from nodes %s.", verb, a.Topics, a.Groups, a.Partitions,
 		a.Segments, strings.Join(a.Nodes, ", "))
 	if a.ConfigurationOf != nil {
-		fmt.Fprintf(&b, "Topics and groups are as they were at %s.\n", a.ConfigurationOf.Format("2006-01-02 15:04:05 MST"))
+		say("Topics and groups are as they were at %s.", a.ConfigurationOf.Format("2006-01-02 15:04:05 MST"))
 	} else {
-		b.WriteString("No node has a copy of the configuration: names of topics, settings and groups are lost.\n")
+		say("No node has a copy of the configuration: names of topics, settings and groups are lost.")
 	}
 	list := func(title string, items []string) {
 		if len(items) > 0 {

@@ -48,6 +48,9 @@ func (l *listenCmd) Run(s *session) error {
 	if l.Status < 200 || l.Status > 599 {
 		return wrongUsage("--status is 200 to 599, not %d", l.Status)
 	}
+	if l.Port < 0 || l.Port > 65535 {
+		return wrongUsage("--port is 0 to 65535, not %d", l.Port)
+	}
 	var verifiers []*standardwebhooks.Webhook
 	for _, secret := range l.Secret {
 		v, err := standardwebhooks.NewWebhook(secret)

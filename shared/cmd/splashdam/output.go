@@ -140,8 +140,18 @@ func oneLine(text string) string {
 	if !strings.ContainsFunc(text, unprintable) && utf8.ValidString(text) {
 		return text
 	}
-	quoted := strconv.Quote(text)
-	return quoted[1 : len(quoted)-1]
+	var b strings.Builder
+	for left := text; left != ""; {
+		r, n := utf8.DecodeRuneInString(left)
+		if unprintable(r) || r == utf8.RuneError && n == 1 {
+			quoted := strconv.Quote(left[:n])
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteString(left[:n]) // quotes too: most values are JSON
+		}
+		left = left[n:]
+	}
+	return b.String()
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
