@@ -114,3 +114,25 @@ func TestNamedCommandsAreThere(t *testing.T) {
 		t.Errorf("%d commands found: does the pattern still fit?", n)
 	}
 }
+
+// Every command is on the page of the command line: by its name, or among those of its family.
+func TestCommandsAreOnTheirPage(t *testing.T) {
+	parser, err := newParser(&cli{}, io.Discard, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := pages(t)["../../../docs/CLI.md"]
+	for _, command := range parser.Model.Children {
+		at := strings.Index(page, "`splashdam "+command.Name+"`")
+		if at < 0 {
+			t.Errorf("splashdam %s is not on the page", command.Name)
+			continue
+		}
+		row, _, _ := strings.Cut(page[at:], "\n")
+		for _, child := range command.Children {
+			if child.Name != "show" && !strings.Contains(row, "`"+child.Name+"`") && !strings.Contains(page, "`splashdam "+command.Name+" "+child.Name+"`") {
+				t.Errorf("splashdam %s %s is not on the page", command.Name, child.Name)
+			}
+		}
+	}
+}
