@@ -63,14 +63,17 @@ func (g *Gateway) handleRedrive(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	req := api.RedriveRequest{Filter: unsaidFilter(), Limit: unsaidLimit}
+	req := api.RedriveRequest{Filter: unsaidFilter(), Rate: unsaidRate, Limit: unsaidLimit}
 	if len(body) > 0 {
 		if err := strictjson.Decode(body, &req); err != nil {
 			return err
 		}
 	}
-	if req.Rate != 0 && !(req.Rate >= minRate && req.Rate <= maxRate) {
-		return validation(mq.FieldError{Pointer: "/rate", Detail: fmt.Sprintf("must be %g to %d messages a second", minRate, maxRate)})
+	switch {
+	case req.Rate == unsaidRate:
+		req.Rate = 0
+	case !(req.Rate >= minRate && req.Rate <= maxRate):
+		return validation(mq.FieldError{Pointer: "/rate", Detail: fmt.Sprintf("must be %g to %d messages a second: leave it out for all at once", minRate, maxRate)})
 	}
 	switch {
 	case req.Limit == 0:
@@ -150,8 +153,8 @@ func (w *deadWork) choose(f *api.DeadFilter, at string) error {
 		return bad("died_before", "must be after died_after")
 	case f.IDs == nil:
 		return nil
-	case len(f.IDs) > api.MaxDeadIDs:
-		return bad("ids", "names at most %d messages", api.MaxDeadIDs)
+	case len(f.IDs) == 0 || len(f.IDs) > api.MaxDeadIDs:
+		return bad("ids", "names 1 to %d messages: leave it out for any", api.MaxDeadIDs)
 	}
 	w.byID = map[uint32]*deadIDs{}
 	for _, text := range f.IDs {

@@ -97,13 +97,13 @@ func TestEmptyDeadFilterIsRefused(t *testing.T) {
 	h.topic("orders", `{"partitions":1}`)
 	const path = "/v1/topics/orders/groups/billing"
 	h.ok(201, "PUT", path, "")
-	for _, query := range []string{"reason=", "ids=", "died_before=", "died_after=", "died_before=0001-01-01T00:00:00Z",
+	for _, query := range []string{"reason=", "ids=", "limit=", "died_before=", "died_after=", "died_before=0001-01-01T00:00:00Z",
 		"died_before=1970-01-01T00:00:00Z", "died_after=9000-01-01T00:00:00Z"} {
 		if a := h.call("DELETE", path+"/dead?"+query, ""); a.status != 400 && a.status != 422 {
 			t.Errorf("DELETE with %s: %d %s", query, a.status, a.body)
 		}
 	}
-	for body, field := range map[string]string{`{"filter":{"reason":""}}`: "/filter/reason",
+	for body, field := range map[string]string{`{"filter":{"reason":""}}`: "/filter/reason", `{"filter":{"ids":[]}}`: "/filter/ids", `{"rate":0}`: "/rate",
 		`{"filter":{"died_before":"0001-01-01T00:00:00Z"}}`: "/filter/died_before",
 		`{"filter":{"died_after":"1970-01-01T00:00:00Z"}}`:  "/filter/died_after",
 		`{"filter":{"died_before":"9000-01-01T00:00:00Z"}}`: "/filter/died_before"} {

@@ -58,6 +58,9 @@ var unsaidTime = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)
 // empty in somebody's script, and must not mean all of them.
 const unsaidLimit = math.MaxUint64
 
+// unsaidRate is the rate of a redrive where none is said: JSON can't say it. 0 must not mean all at once.
+var unsaidRate = math.Inf(-1)
+
 // unsaidFilter is a filter in which nothing is said yet. It is told from what is said and empty, because that is mostly
 // a variable that somebody's script forgot to set, and must not choose all dead letters.
 func unsaidFilter() *api.DeadFilter {

@@ -58,6 +58,28 @@ func TestBadQueries(t *testing.T) {
 	}
 }
 
+// What is said and empty is mostly a variable that somebody forgot to set, or a list in which a program found nothing:
+// it does not become all partitions, all messages or the default.
+func TestEmptyIsNotAll(t *testing.T) {
+	e := newEnv(t)
+	e.topic("t", onePartition)
+	for _, c := range []struct{ method, path, body, named string }{
+		{http.MethodPost, "/receive", `{"partitions":[]}`, "/partitions"},
+		{http.MethodPost, "/receive?max=", ``, "query/max"},
+		{http.MethodPost, "/receive?wait=", ``, "query/wait"},
+		{http.MethodGet, "/stream?partitions=", ``, "query/partitions"},
+		{http.MethodGet, "/stream?max_in_flight=", ``, "query/max_in_flight"},
+		{http.MethodGet, "/messages?state=ready&partition=", ``, "query/partition"},
+		{http.MethodGet, "/dead?limit=", ``, "query/limit"},
+	} {
+		a := e.call(c.method, "/v1/topics/t/groups/g"+c.path, c.body)
+		var p api.Problem
+		if err := json.Unmarshal([]byte(a.body), &p); err != nil || a.status != 400 && a.status != 422 || len(p.Errors) != 1 || p.Errors[0].Pointer != c.named {
+			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, a.status, a.body)
+		}
+	}
+}
+
 // Every query that a route takes is described, and the other way round.
 func TestOpenAPIDescribesTheQueries(t *testing.T) {
 	doc := readOpenAPI(t)

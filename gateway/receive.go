@@ -151,6 +151,12 @@ func (r *receive) take(req *api.ReceiveRequest, remote string) {
 	}
 }
 
+const wantPartitions = "names 1 to 1024 partitions: leave it out for all"
+
+// goodPartitions says whether a caller may ask for these only. nil is all; an empty list is mostly one that somebody's
+// program found nothing for, and must not become all.
+func goodPartitions(p []uint32) bool { return p == nil || len(p) > 0 && len(p) <= mq.MaxPartitions }
+
 func checkReceive(req *api.ReceiveRequest) error {
 	var fields []mqerr.Field
 	bad := func(ok bool, pointer, detail string) {
@@ -164,7 +170,7 @@ func checkReceive(req *api.ReceiveRequest) error {
 	bad(req.Lease == 0 || time.Duration(req.Lease) >= mq.MinLease && time.Duration(req.Lease) <= mq.MaxLease, "/lease", "must be 100ms to 12h")
 	bad(len(req.Consumer) <= mq.MaxConsumerBytes, "/consumer", "has at most 255 bytes")
 	bad(req.Member == "" || mq.CheckName(req.Member) == nil, "/member", "is no name of a member")
-	bad(len(req.Partitions) <= mq.MaxPartitions, "/partitions", "names at most 1024 partitions")
+	bad(goodPartitions(req.Partitions), "/partitions", wantPartitions)
 	if len(fields) == 0 {
 		return nil
 	}

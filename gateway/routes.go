@@ -128,8 +128,8 @@ func pathName(c echo.Context, param string) (string, error) {
 // queryInt reads a whole number from the query, or def if it is not there.
 func queryInt(c echo.Context, name string, def, low, high int64) (int64, error) {
 	s := c.QueryParam(name)
-	if s == "" {
-		return def, nil
+	if s == "" && !c.QueryParams().Has(name) {
+		return def, nil // what is said and empty is refused: mostly a variable that somebody's script forgot to set
 	}
 	v, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || v < low || v > high {
@@ -141,7 +141,7 @@ func queryInt(c echo.Context, name string, def, low, high int64) (int64, error) 
 // queryDuration reads a duration from the query, or def if it is not there.
 func queryDuration(c echo.Context, name string, def, low, high time.Duration) (time.Duration, error) {
 	s := c.QueryParam(name)
-	if s == "" {
+	if s == "" && !c.QueryParams().Has(name) {
 		return def, nil
 	}
 	v, err := time.ParseDuration(s)

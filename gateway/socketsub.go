@@ -47,7 +47,7 @@ func (s *socket) subscribe(id []byte, req *api.SocketSubscribe) error {
 	bad(req.Lease == 0 || time.Duration(req.Lease) >= mq.MinLease && time.Duration(req.Lease) <= mq.MaxLease, "/lease", "must be 100ms to 12h")
 	bad(len(req.Consumer) <= mq.MaxConsumerBytes, "/consumer", "has at most 255 bytes")
 	bad(req.Member == "" || mq.CheckName(req.Member) == nil, "/member", "is no name of a member")
-	bad(len(req.Partitions) <= mq.MaxPartitions, "/partitions", "names at most 1024 partitions")
+	bad(goodPartitions(req.Partitions), "/partitions", wantPartitions)
 	bad(req.Encoding == "" || req.Encoding == api.EncodingUTF8 || req.Encoding == api.EncodingBase64, "/encoding", "must be utf8 or base64")
 	if len(fields) > 0 {
 		return &mqerr.Error{Code: mqerr.ValidationFailed, Detail: fields[0].Pointer + ": " + fields[0].Detail, Fields: fields}

@@ -117,10 +117,10 @@ func (g *Gateway) newStream(c echo.Context) (*receive, int, error) {
 
 // queryPartitions reads ?partitions=0,3; nil is all.
 func queryPartitions(c echo.Context) ([]uint32, error) {
-	text := c.QueryParam("partitions")
-	if text == "" {
+	if !c.QueryParams().Has("partitions") {
 		return nil, nil
 	}
+	text := c.QueryParam("partitions")
 	var out []uint32
 	for part := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseUint(part, 10, 32)

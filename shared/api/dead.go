@@ -8,7 +8,7 @@ type DeadFilter struct {
 	Key        *string   `json:"key,omitempty"`        // the message's key
 	DiedAfter  time.Time `json:"died_after,omitzero"`  // then or later
 	DiedBefore time.Time `json:"died_before,omitzero"` // before then
-	IDs        []string  `json:"ids,omitempty"`        // these messages, at most MaxDeadIDs
+	IDs        []string  `json:"ids,omitzero"`         // these messages, at most MaxDeadIDs; an empty list is refused; nil: any
 }
 
 // MaxDeadIDs bounds the ids of a filter.

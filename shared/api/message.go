@@ -96,8 +96,8 @@ type ReceiveRequest struct {
 	Wait       Duration `json:"wait,omitzero"`       // long poll, at most 30s; default 0s
 	Lease      Duration `json:"lease,omitzero"`      // default: the group's setting
 	Consumer   string   `json:"consumer,omitempty"`  // shown in traces; default: the caller's address
-	Partitions []uint32 `json:"partitions,omitempty"`
-	Member     string   `json:"member,omitempty"` // who receives in a group of mode assigned; the call is its sign of life
+	Partitions []uint32 `json:"partitions,omitzero"` // only from these; nil: all; an empty list is refused
+	Member     string   `json:"member,omitempty"`    // who receives in a group of mode assigned; the call is its sign of life
 }
 
 // ReceiveAnswer is the answer to a receive.

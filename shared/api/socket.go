@@ -34,11 +34,11 @@ type SocketSubscribe struct {
 	Group        string `json:"group"`
 	// Credit is how many messages may be out and not settled, 0 to 10,000; default 100.
 	Credit     *int     `json:"credit,omitempty"`
-	Lease      Duration `json:"lease,omitzero"`       // default: the group's setting
-	Consumer   string   `json:"consumer,omitempty"`   // shown in traces; default: the caller's address
-	Encoding   string   `json:"encoding,omitempty"`   // utf8 (default) or base64
-	Partitions []uint32 `json:"partitions,omitempty"` // default: all
-	Member     string   `json:"member,omitempty"`     // who receives in a group of mode assigned
+	Lease      Duration `json:"lease,omitzero"`      // default: the group's setting
+	Consumer   string   `json:"consumer,omitempty"`  // shown in traces; default: the caller's address
+	Encoding   string   `json:"encoding,omitempty"`  // utf8 (default) or base64
+	Partitions []uint32 `json:"partitions,omitzero"` // nil: all; an empty list is refused
+	Member     string   `json:"member,omitempty"`    // who receives in a group of mode assigned
 }
 
 // SocketCredit changes the credit of a subscription. With 0 it rests; what is out stays out.

@@ -25,7 +25,7 @@ type SubscribeOptions struct {
 	Lease time.Duration
 	// Name is shown in traces. Default: the caller's address.
 	Name string
-	// Partitions are those to take from; nil: all.
+	// Partitions are those to take from; nil: all; an empty list is refused.
 	Partitions []uint32
 	// Member is who subscribes in an assigned group; it must have joined. A Consumer with Member does that.
 	Member string
@@ -45,7 +45,7 @@ func (o *SubscribeOptions) path(topic, group string) string {
 	if o.Member != "" {
 		q.Set("member", o.Member)
 	}
-	if len(o.Partitions) > 0 {
+	if o.Partitions != nil {
 		var b []byte
 		for i, p := range o.Partitions {
 			if i > 0 {
