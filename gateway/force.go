@@ -11,6 +11,7 @@ import (
 
 	"github.com/splashdam/splashdam/gateway/internal/strictjson"
 	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
@@ -85,6 +86,8 @@ type forcePlan struct {
 	head   mq.Head
 	force  meta.Force
 	answer api.ForceRecoverAnswer
+	// serving: the partition goes on, and its leader is the one who gives up what is damaged.
+	serving bool
 }
 
 // planForce looks at what is left of a partition.
@@ -100,11 +103,10 @@ func (g *Gateway) planForce(ctx context.Context, p mq.PartitionID, req *api.Forc
 		answer: api.ForceRecoverAnswer{Partition: p.Number, Segment: uint64(head.Open.ID), Leader: head.Open.LeaderNode()}}
 	a := &plan.answer
 	if figures := g.partitionFigures(ctx, []mq.PartitionID{p})[p]; figures.err == nil && figures.answer.GetReadOnly() == "" {
-		a.Because = "the partition is served by " + a.Leader
-		return plan, nil
+		return plan, plan.served(req, sealed, g.probeHolders(ctx, sealed))
 	}
 	states := g.probeHolders(ctx, append(sealed, *head.Open))
-	a.Replicas = describeReplicas(head.Open, states)
+	a.Replicas = describeReplicas(head.Open, head.Open.Replicas, states)
 	if err := plan.choose(req, states); err != nil {
 		return nil, err
 	}
@@ -117,6 +119,16 @@ func (g *Gateway) planForce(ctx context.Context, p mq.PartitionID, req *api.Forc
 		}
 		a.Lost = append(a.Lost, api.LostRange{From: end.Offset, To: end.Offset + mq.HoleJump, Forced: true, By: req.By, Node: req.Node})
 	}
+	plan.lose(req, sealed, states)
+	if !a.Needed {
+		a.Because = "enough replicas answer: the partition goes on by itself as soon as enough nodes can take its next segment"
+	}
+	return plan, nil
+}
+
+// lose adds what no holder that answers has of sealed segments. It says of which.
+func (plan *forcePlan) lose(req *api.ForceRecoverRequest, sealed []mq.Segment, states holderStates) (of []*mq.Segment) {
+	a := &plan.answer
 	for i := range sealed {
 		s := &sealed[i]
 		end := highest(s, s.Holders(), states)
@@ -129,11 +141,52 @@ func (g *Gateway) planForce(ctx context.Context, p mq.PartitionID, req *api.Forc
 			a.Because = "a sealed segment is damaged, and no whole copy answers"
 		}
 		a.Lost = append(a.Lost, api.LostRange{From: end.Offset, To: s.DataEnd().Offset, Forced: true, By: req.By, Node: req.Node})
+		of = append(of, s)
 	}
-	if !a.Needed {
-		a.Because = "enough replicas answer: the partition goes on by itself as soon as enough nodes can take its next segment"
+	return of
+}
+
+// served plans for a partition that goes on: only what it does not need to do so can be lost, in sealed segments.
+func (plan *forcePlan) served(req *api.ForceRecoverRequest, sealed []mq.Segment, states holderStates) error {
+	a := &plan.answer
+	broken := plan.lose(req, sealed, states)
+	if len(broken) == 0 {
+		a.Because = "the partition is served by " + a.Leader
+		return nil
 	}
-	return plan, nil
+	plan.serving = true
+	a.Because += ", and the partition goes on without it, led by " + a.Leader
+	a.Replicas = describeReplicas(broken[0], broken[0].Holders(), states)
+	for _, s := range broken {
+		if err := plan.holder(req, s, states); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holder checks the replica that the operator wants to go on with against a sealed segment that is lost in part.
+func (plan *forcePlan) holder(req *api.ForceRecoverRequest, s *mq.Segment, states holderStates) error {
+	left, named := 0, false
+	for _, r := range s.Holders() {
+		st := states.of(s.ID, r.Store)
+		if !st.known && !st.damaged {
+			continue
+		}
+		left++
+		if r.Node == req.Node {
+			named, plan.force.Store = true, r.Store
+		}
+	}
+	first, last := s.Base.Offset, s.DataEnd().Offset-1
+	switch {
+	case req.Node != "" && !named:
+		return mqerr.New(mqerr.NotEnoughReplicas, "node %s does not answer for the damaged segment of offsets %d to %d, or has nothing of it", req.Node, first, last)
+	case left == 0 && !req.Empty:
+		return mqerr.New(mqerr.NotEnoughReplicas, "no replica of the segment of offsets %d to %d answers; "+
+			"with empty=true all of it is given up", first, last)
+	}
+	return nil
 }
 
 // choose checks the replica that the operator wants to go on with.
@@ -163,6 +216,13 @@ func (plan *forcePlan) choose(req *api.ForceRecoverRequest, states holderStates)
 func (g *Gateway) force(ctx context.Context, p mq.PartitionID, plan *forcePlan) error {
 	if err := g.store.SetForce(ctx, p, plan.force); err != nil {
 		return err
+	}
+	if plan.serving { // a leader looks for such a wish when it comes to what it can't read
+		from := frame.Place{Where: frame.AtOffset, Value: plan.answer.Lost[0].From}
+		to := frame.Place{Where: frame.AtOffset, Value: from.Value + 1}
+		if _, err := g.readLeader(ctx, &frame.Read{Partition: p, From: from, To: to, Limit: 1, MaxBytes: 1}); err == nil {
+			return mqerr.New(mqerr.PreconditionFailed, "offset %d can be read: the partition is mended, or another replica answers now", from.Value)
+		}
 	}
 	before := len(plan.head.Holes)
 	var now mq.Head
@@ -255,9 +315,9 @@ func highest(s *mq.Segment, holders []mq.Replica, states holderStates) mq.Positi
 	return end
 }
 
-func describeReplicas(s *mq.Segment, states holderStates) []api.ForceReplica {
+func describeReplicas(s *mq.Segment, holders []mq.Replica, states holderStates) []api.ForceReplica {
 	out := []api.ForceReplica{}
-	for _, r := range s.Replicas {
+	for _, r := range holders {
 		st := states.of(s.ID, r.Store)
 		x := api.ForceReplica{Node: r.Node, Answers: st.known, Damaged: st.damaged}
 		if st.known || st.damaged {

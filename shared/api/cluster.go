@@ -69,7 +69,7 @@ type ForceRecoverRequest struct {
 	Node string `json:"node,omitempty"`
 	// AcceptLoss must be true, unless the call is a dry run.
 	AcceptLoss bool `json:"accept_loss,omitempty"`
-	// Empty goes on even if no replica answers: all of the open segment is lost.
+	// Empty goes on even if no replica answers: all of the open segment, or of an old one that can't be read, is lost.
 	Empty bool `json:"empty,omitempty"`
 	// By says who decides that; it is recorded. Without it the caller's address is.
 	By string `json:"by,omitempty"`
@@ -78,14 +78,14 @@ type ForceRecoverRequest struct {
 // ForceRecoverAnswer says what forcing a partition gives up, or gave up.
 type ForceRecoverAnswer struct {
 	Partition uint32 `json:"partition"`
-	// Needed: the partition can't go on by itself. If it is false nothing was done, and Because says why.
+	// Needed: the partition can't go on by itself, or goes on without an old segment that can't be read. If it is false nothing was done, and Because says why.
 	Needed  bool   `json:"needed"`
 	Because string `json:"because,omitempty"`
 	// Forced: it was done, and Lost is what is recorded.
 	Forced   bool           `json:"forced"`
 	Segment  uint64         `json:"segment"` // the open one
 	Leader   string         `json:"leader,omitempty"`
-	Replicas []ForceReplica `json:"replicas,omitempty"` // of the open segment, as they answered before
+	Replicas []ForceReplica `json:"replicas,omitempty"` // of the open segment, or of the old one that can't be read, as they answered before
 	Lost     []LostRange    `json:"lost,omitempty"`
 }
 

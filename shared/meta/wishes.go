@@ -67,7 +67,7 @@ func (s *Store) GetForce(ctx context.Context, p mq.PartitionID) (f Force, err er
 	return f, err
 }
 
-// ForgetForce removes a wish that is over. Controller only.
+// ForgetForce removes a wish that is over. For the controller, and for a leader that carried it out.
 func (s *Store) ForgetForce(ctx context.Context, p mq.PartitionID) error {
 	_, _, err := s.commit(ctx, "forgetting a force", nil, clientv3.OpDelete(forceKey(p)))
 	return err

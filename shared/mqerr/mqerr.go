@@ -123,7 +123,7 @@ var table = map[Code]row{
 	Draining:            {"draining", 503, true, "This process is stopping; another one will answer."},
 	MetadataUnavailable: {"metadata_unavailable", 503, true, "The coordinators can't be reached; send it again."},
 	ArchiveUnavailable:  {"archive_unavailable", 503, true, "The archive does not answer; send it again, or read without it."},
-	PartitionDamaged:    {"partition_damaged", 503, true, "The partition is damaged: what is left of it can be read, and nothing written; the detail says what to do."},
+	PartitionDamaged:    {"partition_damaged", 503, true, "The partition, or the part of it that is asked for, is damaged and no whole copy answers; the detail says what to do."},
 	NotLeader:           {"not_leader", 503, true, "Another node leads the partition."},
 	StorageFull:         {"storage_full", 507, true, "The disks are nearly full; settle or remove messages, or add nodes."},
 	OutcomeUnknown:      {"outcome_unknown", 504, true, "The request may or may not have been carried out; repeating it may do it twice."},

@@ -214,5 +214,8 @@ func readError(offset uint64, err error) error {
 	if e := (*mqerr.Error)(nil); errors.As(err, &e) {
 		return err
 	}
+	if errors.Is(err, errNowhere) {
+		return mqerr.New(mqerr.PartitionDamaged, "what is told of offset %d needs a segment that is damaged or missing on every replica that answers: %w", offset, err)
+	}
 	return mqerr.New(mqerr.Internal, "reading offset %d: %w", offset, err)
 }

@@ -21,6 +21,7 @@ type receiving struct {
 	learns int    // how often keys were read for it
 	take   uint32 // how many it asks the machine for: more than Max after it found expired ones only
 	taken  int    // of those
+	unread int    // how many of them could not be read
 }
 
 // maxLapsed bounds how many expired messages one receive goes through; then it answers with nothing, says that there is
@@ -97,7 +98,8 @@ func (p *Partition) receive(r receiving) {
 func (p *Partition) handOut(l *leadership, r receiving, runs []delivery.Run, answer frame.Received) {
 	j := l.journal()
 	p.beside(func(ctx context.Context) {
-		var back, gone []uint64
+		var back []uint64
+		var out readOut
 		budget, left := int(r.MaxBytes), r.Max
 		for len(runs) > 0 {
 			n := 1 // the runs of a lane ascend, and those of the next one begin lower
@@ -108,9 +110,8 @@ func (p *Partition) handOut(l *leadership, r receiving, runs []delivery.Run, ans
 			var old []uint64
 			if left > 0 && (budget > 0 || len(answer.Chunks) == 0) {
 				var size int
-				got, size, old = p.readRuns(ctx, j, runs[:n], budget, &left, &answer)
+				got, size, old = p.readRuns(ctx, j, runs[:n], budget, &left, &answer, &out)
 				budget -= size
-				gone = append(gone, old...)
 			}
 			for _, run := range runs[:n] {
 				take := min(got, run.Count)
@@ -126,16 +127,18 @@ func (p *Partition) handOut(l *leadership, r receiving, runs []delivery.Run, ans
 			answer.Ready += uint64(len(back))
 			p.Handover(r.stream, false, frame.Handover{Partition: p.id, Group: r.Group, Handover: r.Handover, Offsets: back})
 		}
-		p.lapse(&r, gone)
+		p.lapse(&r, out.gone)
+		p.unread(&r, out.unread, out.why)
+		tried := len(out.gone) + len(out.unread)
 		switch {
 		case len(answer.Runs) > 0:
 			p.env.Metrics.Delivered.Add(float64(messages(answer.Runs)))
 			r.reply(frame.TypeReceived, &answer)
-		case len(gone) > 0 && r.taken+len(gone) < maxLapsed:
-			r.taken += len(gone)
+		case tried > 0 && r.taken+tried < maxLapsed && r.unread+len(out.unread) < maxUnread:
+			r.taken, r.unread = r.taken+tried, r.unread+len(out.unread)
 			r.take = uint32(min(2*uint64(r.take), delivery.MaxReceive))
 			p.receive(r)
-		case len(gone) > 0:
+		case tried > 0:
 			answer.Ready = max(answer.Ready, 1)
 			r.reply(frame.TypeReceived, &answer)
 		default:
@@ -144,25 +147,49 @@ func (p *Partition) handOut(l *leadership, r receiving, runs []delivery.Run, ans
 	})
 }
 
+// readOut is what a hand-over read and does not hand over: what is past its TTL, and what can't be read, and why not.
+type readOut struct {
+	gone, unread []uint64
+	why          error
+}
+
 // readRuns adds the messages of ascending runs to an answer, at most *left: how many it has dealt with within the budget,
-// their size, and which of them are past their TTL, so that they are not in the answer.
-func (p *Partition) readRuns(ctx context.Context, j journal, runs []delivery.Run, budget int, left *uint32, answer *frame.Received) (uint32, int, []uint64) {
-	list := make([]stretch, len(runs))
-	for i, run := range runs {
-		list[i] = stretch{run.First, run.Count}
+// their size, and which of them are not in the answer, as they are in out.
+func (p *Partition) readRuns(ctx context.Context, j journal, runs []delivery.Run, budget int, left *uint32, answer *frame.Received,
+	out *readOut) (dealt uint32, size int, not []uint64) {
+	w := wanted{}
+	for _, run := range runs {
+		w.list = append(w.list, stretch{run.First, run.Count})
 	}
-	least := uint32(1)
-	if len(answer.Chunks) > 0 {
-		least = 0
+	for {
+		least := uint32(1)
+		if len(answer.Chunks) > 0 {
+			least = 0
+		}
+		chunks, n, bytes, err := p.chunks(ctx, j, w.rest(), budget-size, least)
+		chunks, took, gone, bad := inTime(chunks, n, left, time.Now().UnixNano())
+		dealt, size = dealt+took, size+bytes
+		answer.Chunks = append(answer.Chunks, chunks...)
+		out.gone, not = append(out.gone, gone...), append(not, gone...)
+		w.skip(took)
+		off, more := w.next()
+		if err = cmp.Or(err, bad); err == nil {
+			return dealt, size, not
+		}
+		if !mqerr.Is(err, mqerr.PartitionDamaged) || took < n {
+			p.env.Metrics.ReadErrors.Inc()
+			p.log.Error("a message can't be read", "from", runs[0].First, "after", dealt, "err", err)
+			return dealt, size, not
+		}
+		if !more || len(out.unread) == maxUnread {
+			return dealt, size, not
+		}
+		out.unread, out.why, not = append(out.unread, off), err, append(not, off)
+		dealt++
+		if w.skip(1); len(w.list) == 0 || *left == 0 {
+			return dealt, size, not
+		}
 	}
-	chunks, n, size, err := p.chunks(ctx, j, list, budget, least)
-	chunks, dealt, gone, bad := inTime(chunks, n, left, time.Now().UnixNano())
-	if err = cmp.Or(err, bad); err != nil {
-		p.env.Metrics.ReadErrors.Inc()
-		p.log.Error("a message can't be read", "from", runs[0].First, "after", dealt, "err", err)
-	}
-	answer.Chunks = append(answer.Chunks, chunks...)
-	return dealt, size, gone
 }
 
 func messages(runs []frame.Run) (n int) {

@@ -78,7 +78,7 @@ func (p *Partition) explainSettled(l *leadership, j journal, s *mq.Segment, grou
 	p.beside(func(ctx context.Context) {
 		res := &mqpb.TraceResponse{}
 		if err := p.trace(ctx, j, s, offset, open, res); err != nil {
-			done(nil, mqerr.New(mqerr.Internal, "tracing offset %d: %w", offset, err))
+			done(nil, readError(offset, err))
 			return
 		}
 		var events []delivery.Event

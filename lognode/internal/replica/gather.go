@@ -27,6 +27,15 @@ func (w *wanted) next() (uint64, bool) {
 	return w.list[0].first + uint64(w.used), true
 }
 
+// rest are the messages that are wanted still.
+func (w *wanted) rest() []stretch {
+	if w.used == 0 {
+		return w.list
+	}
+	first := stretch{w.list[0].first + uint64(w.used), w.list[0].count - w.used}
+	return append([]stretch{first}, w.list[1:]...)
+}
+
 // skip moves on by n messages.
 func (w *wanted) skip(n uint32) {
 	for n > 0 {

@@ -68,7 +68,16 @@ func (w *world) GetForce(context.Context, mq.PartitionID) (meta.Force, error) {
 	case w.judged <- struct{}{}:
 	default:
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return w.force, nil
+}
+
+func (w *world) ForgetForce(context.Context, mq.PartitionID) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.force = meta.Force{}
+	return nil
 }
 
 func (w *world) RecordLost(_ context.Context, h mq.Head, s mq.Segment, held mq.Position, by meta.Force) (mq.Head, error) {

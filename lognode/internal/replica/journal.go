@@ -31,6 +31,9 @@ const (
 // errStop ends a walk early.
 var errStop = errors.New("stop")
 
+// errNowhere is that no other replica of a segment gives what is asked of it.
+var errNowhere = errors.New("no other replica that answers has it")
+
 // load replays the journal into a machine: the newest complete checkpoint and what follows it.
 func (p *Partition) load(ctx context.Context, o *loaded) error {
 	parts, asOf, err := p.findCheckpoint(ctx, o.chain)
@@ -207,7 +210,7 @@ func complete(parts [][]byte) bool {
 }
 
 // walk calls f with every entry of a sealed segment from a position to its end, from this store or, if this
-// has no whole copy, from another replica.
+// has no whole copy or turns out to be damaged on the way, from another replica.
 func (p *Partition) walk(ctx context.Context, s *mq.Segment, from mq.Position, f func(*mq.Entry) error) error {
 	if !from.Before(s.DataEnd()) {
 		return nil
@@ -222,11 +225,13 @@ func (p *Partition) walk(ctx context.Context, s *mq.Segment, from mq.Position, f
 			if err == nil {
 				err = f(&e)
 			}
-			stop = err
+			stop, from = err, e.Next()
 			// Not a step beyond the end: there a copy may be damaged.
 			return err == nil && ctx.Err() == nil && e.Next().Before(s.DataEnd())
 		})
-		return walked(errors.Join(err, stop, ctx.Err()))
+		if err = errors.Join(err, stop, ctx.Err()); stop != nil || !errors.Is(err, store.ErrDamaged) {
+			return walked(err)
+		}
 	}
 	return walked(p.walkRemote(ctx, s, from, f))
 }
@@ -276,15 +281,20 @@ func (p *Partition) patience(id mq.StoreID) time.Duration {
 // connections, and a partition that opens waits for this.
 const fetchHedge = 250 * time.Millisecond
 
+// others are the replicas of a segment but for this store's.
+func (p *Partition) others(s *mq.Segment) []mq.Replica {
+	return slices.DeleteFunc(slices.Clone(s.Replicas), func(r mq.Replica) bool { return r.Store == p.env.Store.Identity().Store })
+}
+
 // fetch reads some entries from any other replica that holds them.
 func (p *Partition) fetch(ctx context.Context, s *mq.Segment, from mq.Position) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, pieceWait)
 	defer cancel()
-	others := slices.DeleteFunc(slices.Clone(s.Replicas), func(r mq.Replica) bool { return r.Store == p.env.Store.Identity().Store })
+	others := p.others(s)
 	if len(others) == 0 {
-		return nil, fmt.Errorf("no other replica of segment %d", s.ID)
+		return nil, fmt.Errorf("segment %d has one replica: %w", s.ID, errNowhere)
 	}
-	return hedge.First(ctx, fetchHedge, len(others), func(ctx context.Context, i int) ([][]byte, error) {
+	raw, err := hedge.First(ctx, fetchHedge, len(others), func(ctx context.Context, i int) ([][]byte, error) {
 		c, err := p.env.Peers.Client(others[i].Store)
 		if err != nil {
 			return nil, err
@@ -300,6 +310,10 @@ func (p *Partition) fetch(ctx context.Context, s *mq.Segment, from mq.Position) 
 		}
 		return res.Entries, nil
 	})
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", errNowhere, err)
+	}
+	return raw, err
 }
 
 // walkBack calls f with every entry of the chain, newest first, until it returns errStop.

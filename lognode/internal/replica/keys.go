@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/dedup"
@@ -88,7 +89,7 @@ func (p *Partition) loadKeys(ctx context.Context, o *loaded) error {
 			})
 		})
 		if err != nil {
-			return err
+			return fmt.Errorf("reading the idempotency keys of segment %d: %w", o.chain[i].ID, err)
 		}
 		if older {
 			break

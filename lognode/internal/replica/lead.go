@@ -47,6 +47,8 @@ type leadership struct {
 	full         bool        // by retention: publishes are refused
 	pass         pass        // of retention by time
 	shelf        shelf       // the archive
+	holes        []mq.Hole   // of the head that it was loaded with
+	unreadable   unreadables
 	dead         deadCarrying
 	sizing       bool // dead letters are being measured
 	uses         map[mq.GroupID]time.Time
@@ -199,6 +201,7 @@ type parked struct {
 func (p *Partition) close(l *leadership) {
 	l.cancel()
 	l.seg.Seal()
+	p.setUnreadable(l, nil)
 	p.endPass(l)
 	if !l.serving {
 		p.env.Opening(l.seg.Segment().ID, false)

@@ -12,6 +12,8 @@ type Metrics struct {
 	Behind prometheus.Gauge
 	// Damaged is of how many partitions only what is left can be read here.
 	Damaged prometheus.Gauge
+	// Unreadable is how many sealed segments of partitions led here can't be read whole from any replica.
+	Unreadable prometheus.Gauge
 	// Ahead is by how many seconds the node's clock is ahead of the median of the nodes' clocks.
 	Ahead prometheus.Gauge
 	// Kept is how many partitions keep what retention by time would remove, because it would be too much at once.
@@ -39,6 +41,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return &Metrics{
 		Behind:        gauge("metadata_behind", "Partitions of which etcd says less than this node has seen: they are left alone."),
 		Damaged:       gauge("damaged", "Partitions that are read-only here, because no intact copy is left of what they need to go on."),
+		Unreadable:    gauge("unreadable_segments", "Sealed segments of partitions led here of which something can't be read from any replica; the partitions go on."),
 		Ahead:         gauge("clock_ahead_seconds", "How far this node's clock is ahead of the median of the nodes' clocks."),
 		Kept:          gauge("retention_stopped", "Partitions where retention by time would remove too much at once, and has stopped."),
 		Late:          late,

@@ -46,7 +46,7 @@ func (p *Partition) succeeded(l *leadership) {
 	if h.Open != nil {
 		cause.Leader = h.Open.LeaderNode()
 	}
-	if !l.serving || !p.mine(h.Open) || !l.seg.Rolls(&h, p.fresh(h.Open)) {
+	if !l.serving || newHole(l.holes, h.Holes) || !p.mine(h.Open) || !l.seg.Rolls(&h, p.fresh(h.Open)) {
 		p.resign(cause, segment.EndIn(&h, l.seg.Segment()))
 		return
 	}
@@ -157,6 +157,7 @@ func openBackoff() backoff.BackOff {
 type loaded struct {
 	chain   []mq.Segment
 	base    mq.Position // of the open segment
+	holes   []mq.Hole
 	machine *delivery.Machine
 	book    *schedule.Book
 	keys    *dedup.Table
@@ -174,7 +175,7 @@ func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.M
 	if head.Open == nil || head.Open.ID != id {
 		return loaded{}, fmt.Errorf("segment %d is not the open one any more", id)
 	}
-	o := loaded{chain: segment.AsHeld(chain), base: head.Open.Base, machine: kept}
+	o := loaded{chain: segment.AsHeld(chain), base: head.Open.Base, holes: head.Holes, machine: kept}
 	x := p.suffixFor(&head)
 	if head.Last != nil {
 		err = x.repair(ctx, head.Last)
@@ -212,7 +213,7 @@ func (p *Partition) opened(l *leadership, o loaded) {
 		l.seg = seg
 	}
 	p.endRemains()
-	l.machine, l.chain, l.serving = o.machine, o.chain, true
+	l.machine, l.chain, l.holes, l.serving = o.machine, o.chain, o.holes, true
 	l.machine.Commit(s.Base.Offset)
 	now := time.Now().UnixNano()
 	if o.stamp != 0 { // loaded, not kept over a roll
@@ -227,6 +228,7 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	l.release()
 	p.follow(l)
 	p.syncGroups(l)
+	p.lookForDamage(l)
 	p.env.Metrics.Opened.Inc()
 	if l.hasState() && !l.seg.Sealed() {
 		p.checkpoint(l)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/shared/mq"
-	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
 const (
@@ -42,7 +41,7 @@ func (p *Partition) keysFrom(ctx context.Context, j *journal, from uint64) (keys
 			}
 			p.env.Metrics.ReadErrors.Inc()
 			p.log.Error("a message's key can't be read, and its group waits for it", "offset", at, "err", err)
-			return nil, mqerr.New(mqerr.Internal, "the key of a message can't be read")
+			return nil, readError(at, err)
 		}
 		at, bytes = e.Next().Offset, bytes+len(e.Records)
 	}

@@ -49,6 +49,8 @@ type Chain interface {
 	DropSegments(ctx context.Context, h mq.Head, oldest uint64) (mq.Head, error)
 	// GetForce is the wish of an operator to force the partition; the zero value if there is none.
 	GetForce(ctx context.Context, p mq.PartitionID) (meta.Force, error)
+	// ForgetForce removes that wish once it is carried out.
+	ForgetForce(ctx context.Context, p mq.PartitionID) error
 	// RecordLost records that a sealed segment ends at held and that the rest is lost (R6); PreconditionFailed if the
 	// chain changed meanwhile.
 	RecordLost(ctx context.Context, h mq.Head, s mq.Segment, held mq.Position, by meta.Force) (mq.Head, error)

@@ -10,6 +10,7 @@ import (
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/hedge"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
 	"github.com/splashdam/splashdam/shared/mqpb"
@@ -148,28 +149,39 @@ func (p *Partition) entry(ctx context.Context, j *journal, offset uint64) (*mq.E
 	return &e, nil
 }
 
-// remoteEntry asks the other replicas for an entry that this store lacks or can't read, which cause says.
+// remoteEntry asks the other replicas for an entry that this store lacks or can't read, which cause says. Who is silent
+// is not waited for long before the next one is asked too. PartitionDamaged if none of them has it.
 func (p *Partition) remoteEntry(ctx context.Context, s *mq.Segment, req *mqpb.ReadSegmentRequest, cause error) ([]byte, error) {
 	if !errors.Is(cause, store.ErrNotFound) && !errors.Is(cause, store.ErrDamaged) && !errors.Is(cause, store.ErrUnknownSegment) {
 		return nil, cause
 	}
 	req.Segment, req.MaxBytes = uint64(s.ID), 1
-	for _, r := range s.Replicas {
-		if r.Store == p.env.Store.Identity().Store {
-			continue
-		}
-		c, err := p.env.Peers.Client(r.Store)
+	others := p.others(s)
+	data, err := hedge.First(ctx, fetchHedge, len(others), func(ctx context.Context, i int) ([]byte, error) {
+		c, err := p.env.Peers.Client(others[i].Store)
 		if err != nil {
-			continue
+			return nil, err
 		}
-		call, cancel := context.WithTimeout(ctx, p.patience(r.Store))
-		res, err := c.ReadSegment(call, req)
-		cancel()
-		if err == nil && res.Known && len(res.Entries) > 0 {
-			return res.Entries[0], nil
+		ctx, cancel := context.WithTimeout(ctx, p.patience(others[i].Store))
+		defer cancel()
+		res, err := c.ReadSegment(ctx, req)
+		if err == nil && (!res.Known || len(res.Entries) == 0) {
+			err = fmt.Errorf("node %s lacks it", others[i].Node)
 		}
+		if err != nil {
+			return nil, err
+		}
+		return res.Entries[0], nil
+	})
+	switch {
+	case err == nil:
+		return data, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case req.Holding:
+		return nil, p.unreadable(s, fmt.Sprintf("offset %d", req.Offset), cause)
 	}
-	return nil, cause
+	return nil, p.unreadable(s, "position "+req.From.MQ().String(), cause)
 }
 
 // Read answers committed messages without a group.
@@ -234,8 +246,11 @@ func (p *Partition) read(ctx context.Context, j journal, r frame.Read) (frame.Re
 		from = to - uint64(n)
 	}
 	chunks, got, _, err := p.chunks(ctx, j, []stretch{{from, n}}, int(r.MaxBytes), 1)
-	if err != nil {
-		return done, readError(from+uint64(got), err)
+	if err != nil && (got == 0 || r.Backward || ctx.Err() != nil) { // what comes before an error is answered first
+		if !r.Backward || n == 1 || ctx.Err() != nil {
+			return done, readError(from+uint64(got), err)
+		}
+		got = 0
 	}
 	done.Chunks, done.Next = chunks, from+uint64(got)
 	if _, b, lost := j.lost(done.Next); lost && !r.Backward {
@@ -246,7 +261,10 @@ func (p *Partition) read(ctx context.Context, j journal, r frame.Read) (frame.Re
 			n /= 2
 			from = to - uint64(n)
 			if chunks, got, _, err = p.chunks(ctx, j, []stretch{{from, n}}, int(r.MaxBytes), 1); err != nil {
-				return done, readError(from+uint64(got), err)
+				if n == 1 || ctx.Err() != nil {
+					return done, readError(from+uint64(got), err)
+				}
+				got = 0
 			}
 		}
 		done.Chunks, done.Next = chunks, from
@@ -295,10 +313,13 @@ func (p *Partition) offsetAt(ctx context.Context, j *journal, t int64) (uint64, 
 func (p *Partition) stampSearch(ctx context.Context, s *mq.Segment, t int64) (at mq.Position, found bool, err error) {
 	from := s.Base
 	if info, ok := p.env.Store.Segment(s.ID); ok && !info.Damaged {
-		if at, found, err = p.env.Store.FirstStampAtLeast(s.ID, t); err != nil || found {
+		at, found, err = p.env.Store.FirstStampAtLeast(s.ID, t)
+		if found || err != nil && !errors.Is(err, store.ErrDamaged) {
 			return at, found, err
 		}
-		from = info.Tail
+		if err == nil {
+			from = info.Tail
+		}
 	}
 	err = p.walk(ctx, s, from, func(e *mq.Entry) error {
 		if e.Stamp < t {
@@ -307,5 +328,8 @@ func (p *Partition) stampSearch(ctx context.Context, s *mq.Segment, t int64) (at
 		at, found = e.At, true
 		return errStop
 	})
+	if errors.Is(err, errNowhere) {
+		err = p.unreadable(s, "some of what a search by time looks at", err)
+	}
 	return at, found, err
 }

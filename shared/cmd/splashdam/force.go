@@ -46,7 +46,7 @@ func renderForce(a *api.ForceRecoverAnswer, done bool, width int, paint painter)
 	case done:
 		say("Partition %d goes on, led by %s; nothing was lost.", a.Partition, a.Leader)
 	default:
-		say("Partition %d can't go on: %s. This would be recorded as lost:", a.Partition, a.Because)
+		say("Partition %d needs it: %s. This would be recorded as lost:", a.Partition, a.Because)
 	}
 	for _, l := range a.Lost {
 		b.WriteString("  " + paint(styleWarn, fmt.Sprintf("offsets %d to %d", l.From, l.To-1)) + "\n")
