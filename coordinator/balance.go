@@ -72,6 +72,7 @@ func (k *controller) forces(ctx context.Context, open map[mq.PartitionID]*mq.Seg
 	for p, f := range k.view.Forces() {
 		s, known := open[p]
 		switch {
+		case s != nil && f.Stands(s.ID, now) && f.Served: // its leader's
 		case s != nil && f.Stands(s.ID, now):
 			c.Forced[p] = &seal.Force{Store: f.Store, Node: f.Node, Empty: f.Empty, By: f.By, At: f.At}
 		case !known || s == nil || s.ID > f.Segment || now.Sub(f.At) >= meta.ForceFor:

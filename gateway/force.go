@@ -86,8 +86,6 @@ type forcePlan struct {
 	head   mq.Head
 	force  meta.Force
 	answer api.ForceRecoverAnswer
-	// serving: the partition goes on, and its leader is the one who gives up what is damaged.
-	serving bool
 }
 
 // planForce looks at what is left of a partition.
@@ -154,7 +152,7 @@ func (plan *forcePlan) served(req *api.ForceRecoverRequest, sealed []mq.Segment,
 		a.Because = "the partition is served by " + a.Leader
 		return nil
 	}
-	plan.serving = true
+	plan.force.Served = true
 	a.Because += ", and the partition goes on without it, led by " + a.Leader
 	a.Replicas = describeReplicas(broken[0], broken[0].Holders(), states)
 	for _, s := range broken {
@@ -217,10 +215,13 @@ func (g *Gateway) force(ctx context.Context, p mq.PartitionID, plan *forcePlan) 
 	if err := g.store.SetForce(ctx, p, plan.force); err != nil {
 		return err
 	}
-	if plan.serving { // a leader looks for such a wish when it comes to what it can't read
+	if plan.force.Served { // a leader looks for such a wish when it comes to what it can't read
 		from := frame.Place{Where: frame.AtOffset, Value: plan.answer.Lost[0].From}
 		to := frame.Place{Where: frame.AtOffset, Value: from.Value + 1}
 		if _, err := g.readLeader(ctx, &frame.Read{Partition: p, From: from, To: to, Limit: 1, MaxBytes: 1}); err == nil {
+			if err := g.store.ForgetForce(ctx, p); err != nil {
+				return err
+			}
 			return mqerr.New(mqerr.PreconditionFailed, "offset %d can be read: the partition is mended, or another replica answers now", from.Value)
 		}
 	}
