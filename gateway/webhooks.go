@@ -134,7 +134,7 @@ func (g *Gateway) createWebhook(ctx context.Context, t meta.Topic, name string, 
 	if n := len(g.webhooksOf(t.ID)); n >= mq.MaxWebhooks {
 		return meta.Webhook{}, meta.Group{}, mqerr.New(mqerr.ValidationFailed, "topic %q has %d webhooks, which is the most", t.Name, n)
 	}
-	if _, err := unhide(wish.settings.Headers, nil); err != nil {
+	if _, err := unhide(&wish.settings, &mq.WebhookSettings{}); err != nil {
 		return meta.Webhook{}, meta.Group{}, err
 	}
 	secret := wish.secret
@@ -159,7 +159,7 @@ func (wish *webhookWish) replace(w *meta.Webhook) error {
 	if wish.secret != "" && wish.secret != w.Secrets[0].Secret {
 		return validation(mq.FieldError{Pointer: "/secret", Detail: "is another one than now; POST …/rotate-secret changes it"})
 	}
-	headers, err := unhide(wish.settings.Headers, w.Settings.Headers)
+	headers, err := unhide(&wish.settings, &w.Settings)
 	if err != nil {
 		return err
 	}

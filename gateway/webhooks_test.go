@@ -51,6 +51,9 @@ func testWebhookLife(t *testing.T, h *harness) {
 	if s := changed.Settings; s.MaxInFlight != 3 || len(s.Retry.Schedule) != 0 || s.Retry.MaxAttempts != defaultRetries || changed.Secret != "" {
 		t.Errorf("changed: %+v", changed)
 	}
+	for _, other := range []string{"https://example.org/y", "http://example.com/y", "https://example.com:444/y"} {
+		h.fails("validation_failed", "/headers/Authorization", "PUT", shop, `{"url":"`+other+`","headers":{"Authorization":"***"}}`)
+	}
 	topic, _ := h.g.view.Topic("orders")
 	if w, _ := h.g.view.Webhook(topic.ID, "shop"); w.Settings.Headers["Authorization"] != "Bearer s3cret" || w.Secrets[0].Secret != made.Secret {
 		t.Errorf("kept: headers %v", w.Settings.Headers)

@@ -101,20 +101,32 @@ func (g *Gateway) checkReach(s *mq.WebhookSettings) error {
 	return nil
 }
 
-// unhide puts the values of before in the place of those that the caller did not know.
-func unhide(want, have map[string]string) (map[string]string, error) {
-	out := maps.Clone(want)
-	for name, value := range want {
+// unhide puts the values of before in the place of those that the caller did not know. To another server they don't
+// go: who may change a webhook would read them there.
+func unhide(want, have *mq.WebhookSettings) (map[string]string, error) {
+	out := maps.Clone(want.Headers)
+	for name, value := range want.Headers {
 		if value != hidden {
 			continue
 		}
-		old, ok := have[name]
+		old, ok := have.Headers[name]
 		if !ok {
 			return nil, validation(mq.FieldError{Pointer: "/headers/" + name, Detail: "*** stands for a value that is there already, and there is none"})
+		}
+		if !sameServer(want.URL, have.URL) {
+			return nil, validation(mq.FieldError{Pointer: "/headers/" + name,
+				Detail: "*** stands for a value that another server was sent: say it again, or leave it out"})
 		}
 		out[name] = old
 	}
 	return out, nil
+}
+
+// sameServer says whether two URLs name one scheme, host and port, and do so in the same words.
+func sameServer(a, b string) bool {
+	x, errX := url.Parse(a)
+	y, errY := url.Parse(b)
+	return errX == nil && errY == nil && x.Scheme == y.Scheme && x.Host == y.Host
 }
 
 // hideHeaders are settings as answers show them.

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxObjects bounds the archived segments of one partition that can be read: 10 TB of full ones.
+	// maxObjects bounds the archived segments of one partition that can be read, the newest ones: 10 TB of full ones.
 	maxObjects = 20_000
 	// uploads and readers bound what a node does with the bucket at once. Whoever comes beyond that is told so.
 	uploads, readers = 2, 16
@@ -123,10 +123,11 @@ func (a *Archive) List(ctx context.Context, p mq.PartitionID) ([]Object, error) 
 			o.Key, o.Size = found.Key, found.Size
 			out = append(out, o)
 		}
-		if len(out) > maxObjects {
-			return nil, mqerr.New(mqerr.ArchiveUnavailable, "the archive has more than %d segments of partition %s", maxObjects, p)
+		if len(out) > 2*maxObjects { // names come in the order of the segments' numbers
+			out = slices.Delete(out, 0, maxObjects)
 		}
 	}
+	out = out[max(0, len(out)-maxObjects):]
 	slices.SortFunc(out, func(a, b Object) int { return a.Base.Compare(b.Base) })
 	return withoutOverlaps(out), nil
 }
