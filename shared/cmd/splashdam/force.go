@@ -49,7 +49,11 @@ func renderForce(a *api.ForceRecoverAnswer, done bool, width int, paint painter)
 		say("Partition %d needs it: %s. This would be recorded as lost:", a.Partition, a.Because)
 	}
 	for _, l := range a.Lost {
-		b.WriteString("  " + paint(styleWarn, fmt.Sprintf("offsets %d to %d", l.From, l.To-1)) + "\n")
+		text := fmt.Sprintf("offsets %d to %d", l.From, l.To-1)
+		if l.From >= l.To { // the segment had acts of groups only
+			text = fmt.Sprintf("no message; before offset %d what was recorded of deliveries", l.From)
+		}
+		b.WriteString("  " + paint(styleWarn, text) + "\n")
 	}
 	if len(a.Replicas) > 0 {
 		t := table{headers: []string{"REPLICA", "ANSWERS", ">NEXT OFFSET"}}
