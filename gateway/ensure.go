@@ -74,6 +74,7 @@ func (g *Gateway) tellGroup(ctx context.Context, gr meta.Group, parts []mq.Parti
 	wire := &mqpb.Group{Id: uint64(gr.ID), Name: gr.Name, Version: gr.Version, Settings: settings, Paused: gr.Paused}
 	changes, cancel := g.view.Subscribe()
 	defer cancel()
+	var why error // why not, from a round that was not cut short
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
 		answers := askLeaders(ctx, g, parts, func(ctx context.Context, c mqpb.LogNodeClient, ps []*mqpb.Partition) ([]*mqpb.PartitionResult, error) {
 			r, err := c.EnsureGroup(ctx, &mqpb.EnsureGroupRequest{Partitions: ps, Group: wire, FirstUse: first})
@@ -92,8 +93,11 @@ func (g *Gateway) tellGroup(ctx context.Context, gr meta.Group, parts []mq.Parti
 		if last == nil {
 			return nil
 		}
+		if ctx.Err() == nil || why == nil {
+			why = last
+		}
 		if !waitForChange(ctx, changes, pause) {
-			return last
+			return why
 		}
 	}
 }
@@ -120,10 +124,10 @@ func allPartitions(t meta.Topic) []mq.PartitionID {
 }
 
 // shared runs f once for all callers who ask for the same thing meanwhile. It goes on when one of them
-// leaves, within the request timeout.
+// leaves, and ends before the request timeout, so that they hear why.
 func shared[T any](ctx context.Context, g *Gateway, what string, f func(context.Context) (T, error)) (T, error) {
 	ch := g.making.DoChan(what, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.RequestTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.RequestTimeout*9/10)
 		defer cancel()
 		return f(ctx)
 	})

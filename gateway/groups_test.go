@@ -148,6 +148,7 @@ func testGroupStarting(t *testing.T, h *harness) {
 		t.Errorf("made while no leader takes it: %+v", made)
 	}
 	h.fails("no_leader", "", "PUT", "/v1/topics/orders/groups/starting", "")
+	h.fails("no_leader", "", "POST", "/v1/topics/orders/groups/starting-too/receive?max=1", "")
 	h.node.set(func() { h.node.refuses = nil })
 	again := decodeAs[api.Group](t, h.ok(200, "PUT", "/v1/topics/orders/groups/starting", ""))
 	if again.State != api.StateReady {
