@@ -128,7 +128,7 @@ func (g *group) restore(p *position, floor uint64) {
 // reopen makes a settled message ready again, from its first attempt on.
 func (g *group) reopen(off uint64) {
 	l := g.m.lanes.of(off)
-	if g.out[off] != nil || off >= g.m.committed || g.m.lanes.lost(off) && !g.m.dark.has(off) || g.isFresh(l, off) {
+	if g.out[off] != nil || off >= g.m.committed || g.m.lanes.lost(off) || g.isFresh(l, off) {
 		return
 	}
 	x := g.m.newMessage()
