@@ -136,7 +136,7 @@ func learnLanes(m *delivery.Machine, all []mq.Entry) error {
 			return err
 		}
 	}
-	m.LanesLearnt(all[0].At.Offset)
+	m.LanesLearnt()
 	return nil
 }
 

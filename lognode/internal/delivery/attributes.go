@@ -148,10 +148,9 @@ func (m *Machine) LearnLanes(first uint64, count uint32, lanes []mq.Lane) {
 	}
 }
 
-// LanesLearnt ends LearnLanes. first is the lowest offset that the journal still has: below it nobody could tell any.
-func (m *Machine) LanesLearnt(first uint64) {
+// LanesLearnt ends LearnLanes.
+func (m *Machine) LanesLearnt() {
 	m.lanes.add(m.next.Offset, 0, nil)
-	m.darken(first)
 	m.unknown = 0
 	for _, g := range m.groups {
 		g.recount()

@@ -109,7 +109,7 @@ func (g *group) check(leased map[*grant]int) error {
 		switch {
 		case off < g.Start || g.isFresh(g.m.lanes.of(off), off):
 			return fmt.Errorf("offset %d is out but fresh (from %d)", off, g.fresh)
-		case off >= g.m.lanes.base && !g.m.dark.has(off) && x.lane != g.m.lanes.of(off):
+		case off >= g.m.lanes.base && x.lane != g.m.lanes.of(off):
 			return fmt.Errorf("offset %d of lane %s is out in lane %s", off, g.m.lanes.of(off), x.lane)
 		case (x.state == StateLeased) != (x.grant != nil), x.grant != nil && x.grant.group != g:
 			return fmt.Errorf("offset %d is %s, grant %v", off, x.state, x.grant)

@@ -230,7 +230,7 @@ func (m *Machine) readState(r *mq.Reader) {
 	}
 	m.lanes.base = kept
 	if from < to {
-		m.lanes.end, m.unknown, m.dark.from = from, to, from
+		m.lanes.end, m.unknown = from, to
 	}
 	all := []*text{nil}
 	for range r.Count(1) {

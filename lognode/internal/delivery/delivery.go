@@ -67,7 +67,6 @@ type Machine struct {
 	lanes     catalog
 	// unknown is the end of the offsets whose lanes must be learnt before anything is applied; see UnknownLanes.
 	unknown uint64
-	dark    span // see dark.go
 	groups  map[mq.GroupID]*group
 	// For groups that order by key: how many there are, the key hashes of the newest messages, and what pick chose.
 	ordered    int

@@ -29,7 +29,6 @@ func (m *Machine) Drop(now int64, base uint64) {
 			}
 		}
 	}
-	m.endDark(base)
 	m.lanes.forgetHoles(base)
 	m.lanes.trim(base)
 	m.done()
@@ -38,7 +37,6 @@ func (m *Machine) Drop(now int64, base uint64) {
 // drop forgets the messages from first on, but for those that were carried.
 func (g *group) drop(first, count uint64) {
 	to := min(first+count, g.m.committed)
-	g.tally.dropped += g.darkIn(first, to)
 	forget := func(off uint64, x *message) {
 		if _, carried := g.m.carried[off]; carried {
 			return

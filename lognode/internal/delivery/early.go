@@ -5,8 +5,6 @@ import "slices"
 // span is the offsets from (inclusive) to (exclusive).
 type span struct{ from, to uint64 }
 
-func (s span) has(off uint64) bool { return s.from <= off && off < s.to }
-
 // early is a sorted list of spans that do not overlap: the offsets of one lane at or above a group's fresh pointer for
 // it that are not fresh. Only offsets of that lane count: between two spans lies at least one of them that is
 // fresh. It is empty but after a failover, where it is bounded by what the leader before had out when it died, and

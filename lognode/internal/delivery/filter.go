@@ -80,7 +80,6 @@ func (g *group) unwanted(from, to uint64, wanted []Range) (out []span) {
 // skip settles the fresh messages of a range as not wanted.
 func (g *group) skip(first, count uint64) {
 	to := min(first+count, g.m.committed)
-	g.tally.filtered += g.darkIn(first, to)
 	for l := range mq.Lane(mq.Lanes) {
 		g.tally.filtered += g.takeRange(l, first, to)
 	}

@@ -149,14 +149,14 @@ func (c *catalog) forgetHoles(base uint64) {
 func (m *Machine) checkHoles() error {
 	at := uint64(0)
 	for i, h := range m.lanes.holes {
-		if h.to <= h.from || i > 0 && h.from < at {
+		if h.to <= h.from || i > 0 && h.from <= at {
 			return fmt.Errorf("hole %d to %d after %d", h.from, h.to, at)
 		}
 		at = h.to
 	}
 	for _, g := range m.groups {
 		for off := range g.out {
-			if m.lanes.lost(off) && !g.m.dark.has(off) {
+			if m.lanes.lost(off) {
 				return fmt.Errorf("offset %d of group %d lies in a hole and is out", off, g.ID)
 			}
 		}

@@ -129,7 +129,7 @@ func learn(t fataler, m *Machine, entries []mq.Entry) {
 			t.Fatalf("learn: %v", err)
 		}
 	}
-	m.LanesLearnt(entries[0].At.Offset)
+	m.LanesLearnt()
 }
 
 func replay(t fataler, m *Machine, entries []mq.Entry, holes ...span) *Machine {
@@ -327,9 +327,6 @@ func dump(m *Machine, now int64, base ...uint64) string {
 			h := g.held(off)
 			if h.State == StateWaiting && h.Until <= now {
 				h.State, h.Until = StateReady, 0
-			}
-			if off < append(base, 0)[0] {
-				h.Lane = mq.LaneNormal
 			}
 			key := uint64(0)
 			if h.State == StateLeased { // a leader may have learnt others

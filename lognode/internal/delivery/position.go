@@ -83,7 +83,8 @@ func (p *position) size() int {
 func (g *group) restore(p *position, floor uint64) {
 	var on []uint64
 	for off, x := range g.out {
-		if x.state == StateDead && (off < floor || !p.unsettled(x.lane, off) || within(p.dead, off)) {
+		l := g.m.lanes.of(off)
+		if x.state == StateDead && (off < floor || !p.unsettled(l, off) || within(p.dead, off)) {
 			x.inAgain = false
 			continue
 		}
@@ -101,10 +102,14 @@ func (g *group) restore(p *position, floor uint64) {
 		g.early[l].spans = nil
 		g.fresh[l] = min(max(p.fresh[l], floor), g.m.committed)
 	}
-	g.seen, g.settled = 0, max(floor, slices.Min(p.fresh[:]))
+	g.seen = 0
 	g.recount()
 	for l := range mq.Lane(mq.Lanes) {
-		g.takeSpans(l, p.early[l])
+		for _, s := range p.early[l] { // what lies between two may be lost by now, so they are taken one by one
+			for off, ok := g.nextFresh(l, s.from); ok && off < s.to; off, ok = g.nextFresh(l, off) {
+				g.takeFresh(l, off, g.freshRun(l, off, s.to-off))
+			}
+		}
 	}
 	for _, spans := range [][]span{p.open, p.dead} {
 		for _, s := range spans {
@@ -169,7 +174,7 @@ func (g *group) counts(p *position, floor uint64) SeekCounts {
 	}
 	common += g.countOpen(p, floor, &c)
 	for off, x := range g.out {
-		again := p.unsettled(x.lane, off) && off >= floor
+		again := p.unsettled(g.m.lanes.of(off), off) && off >= floor
 		switch {
 		case x.state == StateDead && again && !within(p.dead, off):
 			c.DeadAgain++

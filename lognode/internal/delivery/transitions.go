@@ -34,7 +34,6 @@ type group struct {
 	trim      bool  // in Machine.trims
 	// seen is the offset up to which the filter has looked: what is fresh below it is wanted. It dies with the leader.
 	seen         uint64
-	settled      uint64      // nothing dark below it was fresh; see dark.go
 	snapshots    []*snapshot // by their numbers
 	lastSnapshot uint64
 
@@ -73,7 +72,7 @@ func (g *group) change(off uint64) *message {
 			g.leave(x)
 			return x
 		}
-		if !g.isFresh(l, off) && !g.isDark(off) {
+		if !g.isFresh(l, off) {
 			return nil
 		}
 	}
@@ -81,9 +80,7 @@ func (g *group) change(off uint64) *message {
 	x.lane = l
 	g.out[off] = x
 	g.m.messages++
-	if !g.isDark(off) {
-		g.takeFresh(l, off, 1)
-	}
+	g.takeFresh(l, off, 1)
 	return x
 }
 
@@ -199,8 +196,6 @@ func (g *group) settle(off uint64, counter *uint64) {
 	} else if l := g.m.lanes.of(off); g.isFresh(l, off) {
 		g.takeFresh(l, off, 1)
 		g.freshGone(off)
-		*counter++
-	} else if g.isDark(off) {
 		*counter++
 	}
 	g.m.touch(g)

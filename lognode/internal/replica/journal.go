@@ -115,7 +115,7 @@ func (p *Partition) learnLanes(ctx context.Context, chain []mq.Segment, m *deliv
 			return fmt.Errorf("reading the lanes of segment %d: %w", s.ID, err)
 		}
 	}
-	m.LanesLearnt(chain[0].Base.Offset)
+	m.LanesLearnt()
 	return nil
 }
 
