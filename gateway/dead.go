@@ -9,7 +9,6 @@ import (
 	"github.com/labstack/echo/v4"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/splashdam/splashdam/gateway/internal/strictjson"
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -59,15 +58,9 @@ type deadIDs struct{ offsets, numbers []uint64 }
 
 // handleRedrive makes dead letters ready again, for the same group.
 func (g *Gateway) handleRedrive(c echo.Context) error {
-	body, err := g.configBody(c)
-	if err != nil {
-		return err
-	}
 	req := api.RedriveRequest{Filter: unsaidFilter(), Rate: unsaidRate, Limit: unsaidLimit}
-	if len(body) > 0 {
-		if err := strictjson.Decode(body, &req); err != nil {
-			return err
-		}
+	if err := g.readOptions(c, &req); err != nil {
+		return err
 	}
 	switch {
 	case req.Rate == unsaidRate:

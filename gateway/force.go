@@ -9,7 +9,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/splashdam/splashdam/gateway/internal/strictjson"
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/meta"
@@ -32,11 +31,7 @@ func (g *Gateway) handleForceRecover(c echo.Context) error {
 		return err
 	}
 	var req api.ForceRecoverRequest
-	body, err := g.configBody(c)
-	if err == nil && body != nil {
-		err = strictjson.Decode(body, &req)
-	}
-	if err == nil {
+	if err = g.readOptions(c, &req); err == nil {
 		err = checkForce(&req, dry)
 	}
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/splashdam/splashdam/gateway/internal/strictjson"
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -59,14 +58,8 @@ func (g *Gateway) handleJoin(c echo.Context) error {
 }
 
 func (g *Gateway) joinInput(c echo.Context) (in api.JoinInput, err error) {
-	body, err := g.configBody(c)
-	if err != nil {
+	if err := g.readOptions(c, &in); err != nil {
 		return in, err
-	}
-	if len(body) > 0 {
-		if err := strictjson.Decode(body, &in); err != nil {
-			return in, err
-		}
 	}
 	if in.Name == "" {
 		in.Name = "m-" + strings.ToLower(rand.Text()[:12])
@@ -153,14 +146,8 @@ func (g *Gateway) handleHeartbeat(c echo.Context) error {
 }
 
 func (g *Gateway) heartbeatInput(c echo.Context) (in api.HeartbeatInput, err error) {
-	body, err := g.configBody(c)
-	if err != nil {
+	if err := g.readOptions(c, &in); err != nil {
 		return in, err
-	}
-	if len(body) > 0 {
-		if err := strictjson.Decode(body, &in); err != nil {
-			return in, err
-		}
 	}
 	wait, err := queryDuration(c, "wait", time.Duration(in.Wait), 0, mq.MaxWait)
 	if err == nil && (wait < 0 || wait > mq.MaxWait) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/splashdam/splashdam/gateway/internal/strictjson"
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -60,11 +59,7 @@ func (g *Gateway) setDrain(c echo.Context, drain bool) error {
 // handleMoveLeader moves a partition's leadership to another replica, the named one or any, and waits for it.
 func (g *Gateway) handleMoveLeader(c echo.Context) error {
 	var req api.MoveLeaderRequest
-	body, err := g.configBody(c)
-	if err == nil && body != nil {
-		err = strictjson.Decode(body, &req)
-	}
-	if err != nil {
+	if err := g.readOptions(c, &req); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)

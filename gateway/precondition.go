@@ -57,11 +57,25 @@ func (g *Gateway) readAction(c echo.Context, into any) (dry bool, err error) {
 	if dry, err = queryBool(c, "dry_run"); err != nil {
 		return false, err
 	}
+	return dry, g.readConfig(c, into)
+}
+
+// readConfig reads the body of a call that needs one.
+func (g *Gateway) readConfig(c echo.Context, into any) error {
 	body, err := g.configBody(c)
 	if err != nil {
-		return false, err
+		return err
 	}
-	return dry, strictjson.Decode(body, into)
+	return strictjson.Decode(body, into)
+}
+
+// readOptions reads the body of a call that may come without one: then into stays as it is.
+func (g *Gateway) readOptions(c echo.Context, into any) error {
+	body, err := g.configBody(c)
+	if err != nil || len(body) == 0 {
+		return err
+	}
+	return strictjson.Decode(body, into)
 }
 
 // etag is the entity tag of a configuration.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/splashdam/splashdam/gateway/internal/jsonscan"
 	"github.com/splashdam/splashdam/gateway/internal/replay"
-	"github.com/splashdam/splashdam/gateway/internal/strictjson"
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -69,12 +68,8 @@ func (g *Gateway) handleCancelScheduled(c echo.Context) error {
 
 // handleRetimeScheduled gives a pending schedule another time.
 func (g *Gateway) handleRetimeScheduled(c echo.Context) error {
-	body, err := g.configBody(c)
-	if err != nil {
-		return err
-	}
 	var in api.Reschedule
-	if err := strictjson.Decode(body, &in); err != nil {
+	if err := g.readConfig(c, &in); err != nil {
 		return err
 	}
 	at, err := rescheduleTime(&in)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/splashdam/splashdam/gateway/internal/strictjson"
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -30,12 +29,8 @@ func hasSnapshot(p *mqpb.PartitionSnapshots, name string) bool {
 
 // handleCreateSnapshot keeps where a group is under a name, in every partition or in none.
 func (g *Gateway) handleCreateSnapshot(c echo.Context) error {
-	body, err := g.configBody(c)
-	if err != nil {
-		return err
-	}
 	var in api.SnapshotInput
-	if err := strictjson.Decode(body, &in); err != nil {
+	if err := g.readConfig(c, &in); err != nil {
 		return err
 	}
 	if err := mq.CheckName(in.Name); err != nil {

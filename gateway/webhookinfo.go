@@ -12,7 +12,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/splashdam/splashdam/gateway/internal/push"
-	"github.com/splashdam/splashdam/gateway/internal/strictjson"
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -245,15 +244,9 @@ func (g *Gateway) handleListWebhooks(c echo.Context) error {
 
 // handleTestWebhook sends an event that is no message to the endpoint, and tells what came back.
 func (g *Gateway) handleTestWebhook(c echo.Context) error {
-	body, err := g.configBody(c)
-	if err != nil {
-		return err
-	}
 	var in api.WebhookTest
-	if len(body) > 0 {
-		if err := strictjson.Decode(body, &in); err != nil {
-			return err
-		}
+	if err := g.readOptions(c, &in); err != nil {
+		return err
 	}
 	m, err := testMessage(&in)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/splashdam/splashdam/gateway/internal/strictjson"
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -246,15 +245,9 @@ const defaultOverlap = 24 * time.Hour
 
 // handleRotateSecret gives a webhook another secret; for a while both sign.
 func (g *Gateway) handleRotateSecret(c echo.Context) error {
-	body, err := g.configBody(c)
-	if err != nil {
-		return err
-	}
 	var in api.WebhookRotation
-	if len(body) > 0 {
-		if err := strictjson.Decode(body, &in); err != nil {
-			return err
-		}
+	if err := g.readOptions(c, &in); err != nil {
+		return err
 	}
 	overlap, secret := defaultOverlap, newWebhookSecret()
 	if in.Overlap != nil {

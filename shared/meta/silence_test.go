@@ -64,12 +64,13 @@ func (g *gate) pass(from, to net.Conn) {
 	}
 }
 
-// A member that hangs is left for another one, though its connection stays: what it should tell would be missing.
-func TestViewLeavesASilentMember(t *testing.T) {
+// throughGates starts etcd and gives a store that talks to it directly, one that does so through two gates as if they
+// were two members, and the gates.
+func throughGates(t *testing.T) (direct, s *Store, one, two *gate) {
+	t.Helper()
 	e, c := testEtcd(t)
-	direct := New(c, quiet())
 	address := e.Clients[0].Addr().String()
-	one, two := openGate(t, address), openGate(t, address)
+	one, two = openGate(t, address), openGate(t, address)
 	s, err := Connect(t.Context(), []string{one.Addr().String(), two.Addr().String()}, quiet())
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +80,12 @@ func TestViewLeavesASilentMember(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return New(c, quiet()), s, one, two
+}
+
+// A member that hangs is left for another one, though its connection stays: what it should tell would be missing.
+func TestViewLeavesASilentMember(t *testing.T) {
+	direct, s, one, two := throughGates(t)
 	ctx := t.Context()
 	v := NewView(s, quiet())
 	runView(t, ctx, v)
@@ -99,19 +106,7 @@ func TestViewLeavesASilentMember(t *testing.T) {
 // A member that hangs costs no lease: calls that it swallows are made again at another one, and an update that it
 // carries out late, when it wakes, changes nothing.
 func TestRegistrationOutlivesASilentMember(t *testing.T) {
-	e, c := testEtcd(t)
-	direct := New(c, quiet())
-	address := e.Clients[0].Addr().String()
-	one, two := openGate(t, address), openGate(t, address)
-	s, err := Connect(t.Context(), []string{one.Addr().String(), two.Addr().String()}, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	direct, s, one, two := throughGates(t)
 	ctx := t.Context()
 	key := NodeKey("n")
 	r, err := s.Register(ctx, key, 0, 8*time.Second, nil)

@@ -294,26 +294,32 @@ func (p *Partition) fetch(ctx context.Context, s *mq.Segment, from mq.Position) 
 	if len(others) == 0 {
 		return nil, fmt.Errorf("segment %d has one replica: %w", s.ID, errNowhere)
 	}
-	raw, err := hedge.First(ctx, fetchHedge, len(others), func(ctx context.Context, i int) ([][]byte, error) {
+	raw, err := p.askEach(ctx, others, &mqpb.ReadSegmentRequest{Segment: uint64(s.ID), From: mqpb.FromPosition(from), MaxBytes: fetchBytes})
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", errNowhere, err)
+	}
+	return raw, err
+}
+
+// askEach gives the entries of the first of some replicas that has any of what is asked for. Who is silent is not waited
+// for long before the next one is asked too.
+func (p *Partition) askEach(ctx context.Context, others []mq.Replica, req *mqpb.ReadSegmentRequest) ([][]byte, error) {
+	return hedge.First(ctx, fetchHedge, len(others), func(ctx context.Context, i int) ([][]byte, error) {
 		c, err := p.env.Peers.Client(others[i].Store)
 		if err != nil {
 			return nil, err
 		}
 		ctx, cancel := context.WithTimeout(ctx, p.patience(others[i].Store))
 		defer cancel()
-		res, err := c.ReadSegment(ctx, &mqpb.ReadSegmentRequest{Segment: uint64(s.ID), From: mqpb.FromPosition(from), MaxBytes: fetchBytes})
+		res, err := c.ReadSegment(ctx, req)
 		if err == nil && (!res.Known || len(res.Entries) == 0) {
-			err = fmt.Errorf("node %s lacks %s of segment %d", others[i].Node, from, s.ID)
+			err = fmt.Errorf("node %s lacks what was asked for of segment %d", others[i].Node, req.Segment)
 		}
 		if err != nil {
 			return nil, err
 		}
 		return res.Entries, nil
 	})
-	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("%w: %w", errNowhere, err)
-	}
-	return raw, err
 }
 
 // walkBack calls f with every entry of the chain, newest first, until it returns errStop.

@@ -10,7 +10,6 @@ import (
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/frame"
-	"github.com/splashdam/splashdam/shared/hedge"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
 	"github.com/splashdam/splashdam/shared/mqpb"
@@ -149,33 +148,17 @@ func (p *Partition) entry(ctx context.Context, j *journal, offset uint64) (*mq.E
 	return &e, nil
 }
 
-// remoteEntry asks the other replicas for an entry that this store lacks or can't read, which cause says. Who is silent
-// is not waited for long before the next one is asked too. PartitionDamaged if none of them has it.
+// remoteEntry asks the other replicas for an entry that this store lacks or can't read, which cause says.
+// PartitionDamaged if none of them has it.
 func (p *Partition) remoteEntry(ctx context.Context, s *mq.Segment, req *mqpb.ReadSegmentRequest, cause error) ([]byte, error) {
 	if !errors.Is(cause, store.ErrNotFound) && !errors.Is(cause, store.ErrDamaged) && !errors.Is(cause, store.ErrUnknownSegment) {
 		return nil, cause
 	}
 	req.Segment, req.MaxBytes = uint64(s.ID), 1
-	others := p.others(s)
-	data, err := hedge.First(ctx, fetchHedge, len(others), func(ctx context.Context, i int) ([]byte, error) {
-		c, err := p.env.Peers.Client(others[i].Store)
-		if err != nil {
-			return nil, err
-		}
-		ctx, cancel := context.WithTimeout(ctx, p.patience(others[i].Store))
-		defer cancel()
-		res, err := c.ReadSegment(ctx, req)
-		if err == nil && (!res.Known || len(res.Entries) == 0) {
-			err = fmt.Errorf("node %s lacks it", others[i].Node)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return res.Entries[0], nil
-	})
+	entries, err := p.askEach(ctx, p.others(s), req)
 	switch {
 	case err == nil:
-		return data, nil
+		return entries[0], nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case req.Holding:
