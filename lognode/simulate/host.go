@@ -65,10 +65,6 @@ type Mutation struct {
 	AnswerBeforeQueue bool // a seal is answered while entries wait for the disk, which are acknowledged after it
 	AnswerAtOnce      bool // producers are answered before commit
 	ResumeLeading     bool // a restarted leader goes on with its segment
-	NoFence           bool // a store answers leaders that came before one that judged what is lost
-	HoleTooEarly      bool // a range is lost although as many holders are away as acknowledge it
-	RemadeAnswers     bool // a copy that a repair made anew counts as one that never had more
-	JudgeByProbe      bool // what is lost is judged without sealing the copies
 }
 
 // Group is a group that every simulation can start with: from the first offset on.

@@ -18,7 +18,7 @@ type Force = segment.Force
 
 // follows is replica.Env.Follows.
 func (n *Node) follows(f *Fence) bool {
-	return f == nil || n.host.Mutation.NoFence || n.disk.named[f.Partition].Admits(f.Number)
+	return f == nil || n.disk.named[f.Partition].Admits(f.Number)
 }
 
 // suffix is the twin of replica's: what a new leader does about the sealed segments before its own.
@@ -83,7 +83,7 @@ func (x *suffix) call(r mq.Replica, run func(n *Node, reply func(State)), found 
 		run(n, func(s State) { reply(s) })
 	}, func(res any, _ bool) {
 		st, _ := res.(State)
-		found(segment.Found{Tail: st.Tail, Known: st.Known, Remade: st.Remade && !x.p.node.host.Mutation.RemadeAnswers})
+		found(segment.Found{Tail: st.Tail, Known: st.Known, Remade: st.Remade})
 	})
 }
 
@@ -93,13 +93,7 @@ func (x *suffix) tailOf(s *mq.Segment, r mq.Replica, found func(segment.Found)) 
 
 // sealedTail is tailOf for the judgement whether something is lost.
 func (x *suffix) sealedTail(s *mq.Segment, r mq.Replica, found func(segment.Found)) {
-	x.call(r, func(n *Node, reply func(State)) {
-		if n.host.Mutation.JudgeByProbe {
-			n.Probe(s.ID, x.fence, reply)
-			return
-		}
-		n.Seal(s.ID, x.fence, reply)
-	}, found)
+	x.call(r, func(n *Node, reply func(State)) { n.Seal(s.ID, x.fence, reply) }, found)
 }
 
 // copyTo gives a holder what it lacks of a sealed segment.
@@ -129,11 +123,7 @@ func (x *suffix) copyTo(s *mq.Segment, r mq.Replica, tail mq.Position, done func
 func (x *suffix) judge(head mq.Head, s *mq.Segment, force *Force, done func(error)) {
 	all := s.Holders()
 	x.ask(all, func(r mq.Replica, found func(segment.Found)) { x.sealedTail(s, r, found) }, func(found []segment.Found) {
-		judged := *s
-		if x.p.node.host.Mutation.HoleTooEarly {
-			judged.Quorum++
-		}
-		held, below, forced, err := segment.Lost(&judged, found, force)
+		held, below, forced, err := segment.Lost(s, found, force)
 		if err != nil || !below {
 			done(err)
 			return
