@@ -92,7 +92,7 @@ func headerSum(h mq.Header) uint64 {
 
 // add copies a message with its time into the batch: all of a batch are scheduled, or none.
 func (b *outgoing) add(m *mq.Message, at int64) {
-	if at != 0 {
+	if b.scheduled {
 		b.times = append(b.times, at)
 	}
 	if hasIdempotency(m) {
@@ -131,7 +131,7 @@ type placed struct {
 
 // at is where a message of the batch is, or that its idempotency key belongs to another one.
 func (b *outgoing) at(ordinal int32) (placed, *mqerr.Error) {
-	p := placed{id: mq.MessageID{Partition: mq.PartitionID{Topic: b.topic, Number: b.partition}, Scheduled: b.times != nil}, stamp: b.stamp}
+	p := placed{id: mq.MessageID{Partition: mq.PartitionID{Topic: b.topic, Number: b.partition}, Scheduled: b.scheduled}, stamp: b.stamp}
 	i := 0
 	if len(b.repeats) > 0 {
 		i = sort.Search(len(b.repeats), func(i int) bool { return b.repeats[i].Ordinal >= uint32(ordinal) })
@@ -145,7 +145,7 @@ func (b *outgoing) at(ordinal int32) (placed, *mqerr.Error) {
 		}
 	}
 	stored := int(ordinal) - i
-	if p.id.Number = b.first + uint64(stored); b.times != nil {
+	if p.id.Number = b.first + uint64(stored); b.scheduled {
 		p.due = b.times[stored]
 	}
 	return p, nil

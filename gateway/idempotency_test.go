@@ -87,7 +87,7 @@ func TestContentSumIsOfTheMessage(t *testing.T) {
 // Offsets of a batch with repeats, against counting them one by one.
 func TestPlacesOfABatchWithRepeats(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := &outgoing{topic: 7, partition: 3}
+		b := &outgoing{topic: 7, way: way{partition: 3}}
 		done := frame.Appended{First: 100, Stamp: 9}
 		n := rapid.IntRange(1, 20).Draw(t, "messages")
 		var want []string

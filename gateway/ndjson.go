@@ -249,7 +249,7 @@ func (s *lineStream) add(l *lane, m *mq.Message, at int64) bool {
 		s.hand(l, open)
 	}
 	if *open == nil {
-		*open = newOutgoing(s.topic.ID, l.partition)
+		*open = newOutgoing(s.topic.ID, way{l.partition, at != 0})
 		(*open).done = make(chan struct{})
 	}
 	b := *open

@@ -16,12 +16,12 @@ import (
 // outgoing is a batch on its way to the leader of one partition. Whoever adds to it owns it until it is
 // sent; the results may be read when send returned (or done is closed, where somebody waits on it).
 type outgoing struct {
-	topic     mq.TopicID
-	partition uint32
-	builder   mq.BatchBuilder
-	done      chan struct{} // for streams only
-	written   int           // of streams: how many of its results are written
-	keyed     int           // messages with an idempotency key
+	topic   mq.TopicID
+	way     // never changes: who sends other batches of the plan looks at it meanwhile
+	builder mq.BatchBuilder
+	done    chan struct{} // for streams only
+	written int           // of streams: how many of its results are written
+	keyed   int           // messages with an idempotency key
 
 	// times are those of scheduled messages; nil for ordinary ones. Once they are sent, when each that was not a repeat is due.
 	times []int64
@@ -88,9 +88,9 @@ func (p *plan) release() {
 	p.batches, p.slots = nil, nil
 }
 
-func newOutgoing(topic mq.TopicID, partition uint32) *outgoing {
+func newOutgoing(topic mq.TopicID, w way) *outgoing {
 	b := outgoings.Get().(*outgoing)
-	b.topic, b.partition = topic, partition
+	b.topic, b.way = topic, w
 	return b
 }
 
@@ -157,7 +157,7 @@ func (p *plan) batch(w way, n int) *outgoing {
 	}
 	if at < 0 || !p.batches[at].roomFor(n) {
 		at = len(p.batches)
-		p.batches = append(p.batches, newOutgoing(p.topic.ID, w.partition))
+		p.batches = append(p.batches, newOutgoing(p.topic.ID, w))
 		p.open[w] = at
 	}
 	p.last.way, p.last.at = w, at
@@ -182,7 +182,7 @@ func (p *plan) send(ctx context.Context, producer string) {
 	for w := range p.open {
 		wg.Go(func() {
 			for _, b := range p.batches {
-				if b.partition == w.partition && w.scheduled == (b.times != nil) {
+				if b.way == w {
 					p.g.sendBatch(ctx, p.topic, b, producer)
 				}
 			}
@@ -197,7 +197,7 @@ var packed = sync.Pool{New: func() any { return new([]byte) }}
 func (g *Gateway) sendBatch(ctx context.Context, t meta.Topic, b *outgoing, producer string) {
 	buf := packed.Get().(*[]byte)
 	compression, send := t.Settings.Compression, g.appendBatch
-	if b.times != nil { // the leader takes it apart, message by message
+	if b.scheduled { // the leader takes it apart, message by message
 		compression, send = "none", g.sendSchedules
 	}
 	*buf = g.packer.Append((*buf)[:0], &b.builder, producer, g.cfg.Name, compression)

@@ -64,7 +64,7 @@ func (g *Gateway) handlePublish(c echo.Context) error {
 	if bad != nil {
 		return bad
 	}
-	b := newOutgoing(t.ID, n)
+	b := newOutgoing(t.ID, way{n, at != 0})
 	defer b.release()
 	b.add(&m, at)
 	g.sendBatch(ctx, t, b, c.RealIP())
