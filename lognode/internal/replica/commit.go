@@ -117,10 +117,11 @@ func (p *Partition) announce() {
 }
 
 // checkpoint puts the machine's state into the journal, in records of its own. It names the position after
-// everything that is placed: the state holds all of that and nothing more, as nothing waits to be placed.
-func (p *Partition) checkpoint(l *leadership) {
+// everything that is placed: the state holds all of that and nothing more, as nothing waits to be placed. False says that
+// it could not be put there whole.
+func (p *Partition) checkpoint(l *leadership) bool {
 	if l.records() > 0 && !p.place(l) {
-		return
+		return false
 	}
 	l.checkpointed = l.sinceOpen
 	for _, body := range l.machine.Checkpoint(l.seg.Next(), checkpointPart, l.schedulesBeside()...) {
@@ -128,11 +129,12 @@ func (p *Partition) checkpoint(l *leadership) {
 		data = mq.AppendRecord(data, mq.KindCheckpoint, body)
 		var e mq.Entry
 		if err := l.seg.Place(&e, p.env.stamp()); err != nil {
-			return // sealed meanwhile: the next leader makes its own
+			return false // sealed meanwhile: the next leader makes its own
 		}
 		e.PutHeader(data)
 		p.send(l, &e, data)
 	}
+	return true
 }
 
 // Acked takes a follower's acknowledgement from the stream of its node.

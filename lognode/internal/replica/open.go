@@ -221,7 +221,7 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	}
 	l.machine.Lead(s.Number, now)
 	l.seg.Chained()
-	if len(l.chain) > 0 { // a leader before may have shortened the chain and not lived to say so in the journal
+	if len(l.chain) > 0 { // the checkpoint that said so may be lost, in a hole
 		l.machine.Drop(now, l.chain[0].Base.Offset)
 	}
 	p.env.Opening(s.ID, false)

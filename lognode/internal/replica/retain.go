@@ -187,25 +187,40 @@ func (l *leadership) used(g mq.GroupID) time.Time {
 	return l.began
 }
 
-// dropFirst takes the first segment off the chain: what still counts of it is carried forward, then it goes in etcd, then in
-// the state. R9: the newest complete
-// checkpoint must not be in it, and it is not, since each leadership begins with one in its own segment. Once it is gone,
-// share counts for what retention by time may remove in this pass.
+// dropFirst takes the first segment off the chain: what still counts of it is carried forward, the state forgets the rest,
+// and when a checkpoint that says so is committed it goes in etcd. In this order no leader ever finds a checkpoint that
+// speaks of messages of which nobody can tell the lanes any more. R9 follows: the newest complete checkpoint is not in the
+// segment. Once it is gone, share counts for what retention by time may remove in this pass.
 func (p *Partition) dropFirst(l *leadership, share int64) {
-	if l.hasState() && !l.seg.Segment().Base.Before(l.seg.Commit()) {
-		return // that checkpoint is not committed yet
-	}
 	p.retaining = true
 	p.carryKeys(l, l.chain[0], func(err error) {
+		if err != nil || p.lead != l || l.seg.Sealed() || !p.forgetFirst(l, share) {
+			p.retaining = false
+		}
+	})
+}
+
+// forgetFirst is dropFirst once nothing in the segment is needed any more; false if the state can't be written now.
+func (p *Partition) forgetFirst(l *leadership, share int64) bool {
+	l.machine.Drop(time.Now().UnixNano(), l.chain[1].Base.Offset)
+	if l.hasState() && !p.checkpoint(l) {
+		return false
+	}
+	if !l.seg.Commit().Before(l.seg.Next()) {
+		p.shorten(l, share)
+		return true
+	}
+	l.await = append(l.await, waiting{l.seg.Next(), func(err error) {
 		if err != nil || p.lead != l || l.seg.Sealed() {
 			p.retaining = false
 			return
 		}
 		p.shorten(l, share)
-	})
+	}})
+	return true
 }
 
-// shorten is dropFirst once nothing in the segment is needed any more.
+// shorten takes the first segment off the chain in etcd, as its state is written.
 func (p *Partition) shorten(l *leadership, share int64) {
 	p.beside(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, pieceWait)
@@ -223,7 +238,6 @@ func (p *Partition) shorten(l *leadership, share int64) {
 				p.log.Info("retention removed a segment", "segment", l.chain[0].ID, "first", chain[0].Base)
 				l.chain = chain
 				p.env.Metrics.Expired.Inc()
-				l.machine.Drop(time.Now().UnixNano(), chain[0].Base.Offset)
 			}
 		})
 	})

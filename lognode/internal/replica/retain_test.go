@@ -168,3 +168,49 @@ func TestRetentionByTimeStopsAtItsShare(t *testing.T) {
 		t.Errorf("%v partitions are said to have stopped after the leadership", n)
 	}
 }
+
+// A segment with messages of the high lane goes after a checkpoint in which some are leased. The
+// next leader must not take the records about them for ones about other messages of the same offsets, which would stay in its
+// counts and in no list.
+func TestRetentionOfAHighLaneLeavesNothingForTheNextLeader(t *testing.T) {
+	o := newOne(t)
+	o.group(1, nil)
+	var b mq.BatchBuilder
+	for range 4 {
+		b.Add(&mq.Message{Value: []byte("x"), Lane: mq.LaneHigh})
+	}
+	if err := ask(t, func(r Reply) { o.p.Append(b.AppendTo(nil, "producer", "gateway", mq.CodecNone, nil), 4, r) }).err(); err != nil {
+		t.Fatal(err)
+	}
+	m := o.receive(1, 3)
+	if len(m) != 3 {
+		t.Fatalf("received %d messages, want 3", len(m))
+	}
+	o.open()
+	o.publish("z")
+	o.open()
+	o.settle(delivery.Nack, m...)
+	o.publish("a newer stamp")
+	o.world.topic.Retention = mq.Retention{Time: 1}
+	o.retain()
+	if first := o.first(); first != 4 {
+		t.Fatalf("offset %d is the first one, want 4", first)
+	}
+	want := delivery.GroupFigures{Generation: 1, Cursor: 4, Next: 4, Committed: 6, Ready: 2, Fresh: 2, Dropped: 4, Lag: 2}
+	want.Lanes[mq.LaneNormal].Fresh = 2
+	for range 2 {
+		ch := make(chan delivery.GroupFigures, 1)
+		o.p.post(func() {
+			f, _ := o.p.lead.machine.Figures(1)
+			ch <- f
+		})
+		if f := <-ch; f != want {
+			t.Errorf("%+v, want %+v", f, want)
+		}
+		o.restart()
+		o.first() // it serves
+	}
+	if m = o.receive(1, 10); len(m) != 2 || m[0].value != "z" {
+		t.Errorf("after the restart: %+v", values(m))
+	}
+}
