@@ -31,23 +31,29 @@ const DefaultServer = "http://127.0.0.1:8080"
 // Options are what New needs; the zero value talks to DefaultServer.
 type Options struct {
 	// Servers are the base URLs of gateways ("http://10.0.0.1:8080"). One is used as long as it answers,
-	// starting with a random one; a connection that fails or a 503 moves on to the next.
+	// starting with a random one; a connection that fails, a 503, or silence moves on to the next. A gateway is
+	// silent when a call (after 3 s), a long poll or a stream (after 10 s) has brought nothing and GET /livez is
+	// not answered within 3 s either.
 	Servers []string
 	// HTTP replaces the tuned http.Client. Its Timeout must be 0 or longer than the longest long poll.
 	HTTP *http.Client
 	// Retry bounds what is sent again; see Retry.
 	Retry Retry
+	// Keys says whose publishes get an idempotency key from the client; default KeysForSingles.
+	Keys Keys
 	// UserAgent is sent with every request; default "splashdam-go".
 	UserAgent string
 	// Log gets what a Consumer can tell nobody else; default: nothing is logged.
 	Log *slog.Logger
 }
 
-// Client talks to a cluster. It holds connections but no goroutines of its own.
+// Client talks to a cluster. It holds connections but no goroutines of its own: one runs beside a call that takes long, and has
+// ended when the call returns.
 type Client struct {
 	servers   servers
 	http      *http.Client
 	retry     Retry
+	keys      Keys
 	userAgent string
 	log       *slog.Logger
 }
@@ -57,13 +63,15 @@ func New(o Options) (*Client, error) {
 	if len(o.Servers) == 0 {
 		o.Servers = []string{DefaultServer}
 	}
-	c := &Client{http: o.HTTP, retry: o.Retry.withDefaults(), userAgent: o.UserAgent, log: o.Log}
+	c := &Client{http: o.HTTP, retry: o.Retry.withDefaults(), keys: o.Keys, userAgent: o.UserAgent, log: o.Log}
+	c.servers.pulses = make(map[string]*pulse, len(o.Servers))
 	for _, s := range o.Servers {
 		base, err := baseURL(s)
 		if err != nil {
 			return nil, err
 		}
 		c.servers.bases = append(c.servers.bases, base)
+		c.servers.pulses[base] = &pulse{turn: make(chan struct{}, 1)}
 	}
 	c.servers.index.Store(rand.Uint32N(uint32(len(o.Servers))))
 	if c.http == nil {
@@ -114,8 +122,9 @@ func baseURL(text string) (string, error) {
 
 // servers is the list of gateways and the one in use.
 type servers struct {
-	bases []string
-	index atomic.Uint32
+	bases  []string
+	pulses map[string]*pulse // of each base; the map does not change
+	index  atomic.Uint32
 }
 
 func (s *servers) current() string {
@@ -135,23 +144,19 @@ const maxAnswer = 128 << 20
 
 // exchange sends a call and decodes its JSON answer into out, unless that is nil or the answer is empty.
 func (c *Client) exchange(ctx context.Context, q *call, out any) (http.Header, error) {
-	answer, err := c.send(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	defer drop(answer)
-	if out == nil || answer.StatusCode == http.StatusNoContent {
-		return answer.Header, nil
-	}
-	body := &io.LimitedReader{R: answer.Body, N: maxAnswer}
-	if err := json.NewDecoder(body).Decode(out); err != nil {
-		if errors.Is(err, io.EOF) {
-			return answer.Header, nil // no body at all
+	var header http.Header
+	err := c.send(ctx, q, func(answer *http.Response) error {
+		header = answer.Header
+		if out == nil || answer.StatusCode == http.StatusNoContent {
+			return nil
 		}
-		err = fmt.Errorf("client: the answer to %s %s broke off or is no JSON: %w", q.method, q.path, err)
-		return nil, final(err, true, q.repeatable)
-	}
-	return answer.Header, nil
+		err := json.NewDecoder(&io.LimitedReader{R: answer.Body, N: maxAnswer}).Decode(out)
+		if err == nil || errors.Is(err, io.EOF) { // that is no body at all
+			return nil
+		}
+		return fmt.Errorf("client: the answer to %s %s broke off or is no JSON: %w", q.method, q.path, err)
+	})
+	return header, err
 }
 
 // newCall marshals in, unless it is nil, as the call's JSON body.

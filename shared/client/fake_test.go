@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -18,6 +19,8 @@ type wire struct {
 	mu     sync.Mutex
 	seen   []seen
 	answer func(n int, r *http.Request, body []byte) (*http.Response, error)
+	frozen map[string]bool // hosts that take requests and answer nothing
+	pulses int             // how often one was asked whether it lives; not among seen
 }
 
 // seen is one request as it arrived.
@@ -33,9 +36,27 @@ var errRefused = errors.New("dial: connection refused")
 
 // refused fails a request before a connection is there; every other answer has one.
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, err
+	w.mu.Lock()
+	frozen, pulse := w.frozen[r.URL.Host], r.URL.Path == "/livez"
+	if pulse {
+		w.pulses++
+	}
+	w.mu.Unlock()
+	switch {
+	case frozen:
+		connected(r)
+		<-r.Context().Done()
+		return nil, context.Cause(r.Context())
+	case pulse:
+		connected(r)
+		return reply(200, "ok"), nil
+	}
+	var body []byte
+	var err error
+	if r.Body != nil {
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
 	}
 	w.mu.Lock()
 	n := len(w.seen)
@@ -45,10 +66,15 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if errors.Is(err, errRefused) {
 		return nil, err
 	}
+	connected(r)
+	return answer, err
+}
+
+// connected tells the request that it has a connection.
+func connected(r *http.Request) {
 	if trace := httptrace.ContextClientTrace(r.Context()); trace != nil && trace.GotConn != nil {
 		trace.GotConn(httptrace.GotConnInfo{})
 	}
-	return answer, err
 }
 
 func (w *wire) requests() []seen {

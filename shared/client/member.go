@@ -21,8 +21,12 @@ func (c *Client) JoinGroup(ctx context.Context, topic, group string, in api.Join
 // Heartbeat says that a member lives and answers what it owns; with in.Wait, when that is something else than at
 // in.Generation. IsNotMember tells the errors after which to join again.
 func (c *Client) Heartbeat(ctx context.Context, topic, group, member string, in api.HeartbeatInput) (api.Membership, error) {
-	path := pathOf("topics", topic, "groups", group, "members", member, "heartbeat")
-	return fetch[api.Membership](ctx, c, http.MethodPost, path, in, true)
+	var out api.Membership
+	q, err := newCall(http.MethodPost, pathOf("topics", topic, "groups", group, "members", member, "heartbeat"), in, true)
+	if err == nil {
+		_, err = c.exchange(ctx, q.poll(time.Duration(in.Wait)), &out)
+	}
+	return out, err
 }
 
 // LeaveGroup ends a membership; the partitions go to the others at once. What is leased stays leased.

@@ -36,6 +36,29 @@ type Message struct {
 	DeliverAt time.Time
 }
 
+// Keys says whose messages get an idempotency key of their own from the client when they come without one, so that a publish
+// whose answer was lost can be sent again and is stored once. A key costs some bytes in the journal and in memory, a batch with
+// keys is stored without compression, and a message without a Message.Key goes to the partition that its idempotency key
+// chooses. No key is made where Retry.Attempts is 1.
+type Keys int
+
+const (
+	// KeysForSingles gives one to each message of Publish.
+	KeysForSingles Keys = iota
+	// KeysForAll gives one to each message of PublishBatch and Publisher as well.
+	KeysForAll
+	// KeysOfCaller gives none.
+	KeysOfCaller
+)
+
+// withKey gives m a key if it has none and those that want says get one.
+func (c *Client) withKey(m Message, want ...Keys) Message {
+	if m.IdempotencyKey == "" && c.retry.Attempts > 1 && slices.Contains(want, c.keys) {
+		m.IdempotencyKey = NewIdempotencyKey()
+	}
+	return m
+}
+
 // NewIdempotencyKey is a key that nobody else has: keep it with the message for as long as it may be sent again.
 func NewIdempotencyKey() string { return rand.Text() }
 
@@ -50,7 +73,8 @@ func (m *Message) item() (api.PublishItem, error) {
 	item := api.PublishItem{Key: m.Key, ContentType: m.ContentType, Headers: m.Headers, Partition: m.Partition, Lane: m.Lane, TTL: api.Duration(m.TTL),
 		Delay: api.Duration(m.Delay), DeliverAt: m.DeliverAt}
 	if m.IdempotencyKey != "" {
-		if item.IdempotencyKey = &m.IdempotencyKey; !utf8.ValidString(m.IdempotencyKey) {
+		key := m.IdempotencyKey
+		if item.IdempotencyKey = &key; !utf8.ValidString(m.IdempotencyKey) {
 			return api.PublishItem{}, badMessage("/idempotency_key", "an idempotency key must be UTF-8")
 		}
 	}
@@ -68,9 +92,11 @@ func badMessage(pointer, detail string) *Error {
 		Fields: []mqerr.Field{{Pointer: pointer, Detail: detail}}}
 }
 
-// Publish stores one message and returns when it is committed. With an error for which IsOutcomeUnknown
-// holds it may be stored all the same; publishing it again may store it twice, unless it has an IdempotencyKey.
+// Publish stores one message and returns when it is committed. A lost answer is asked for again, with a key of the client's
+// own if the message has none (see Keys). With an error for which IsOutcomeUnknown holds, the message may be stored all the
+// same; publishing it again may store it twice, unless it has an IdempotencyKey that the caller keeps.
 func (c *Client) Publish(ctx context.Context, topic string, m Message) (api.Published, error) {
+	m = c.withKey(m, KeysForSingles, KeysForAll)
 	if !m.rawSafe() {
 		results, err := c.PublishBatch(ctx, topic, []Message{m})
 		if err != nil {
@@ -145,7 +171,8 @@ func (c *Client) PublishBatch(ctx context.Context, topic string, messages []Mess
 	items := make([]api.PublishItem, 0, len(messages))
 	place := make([]int, 0, len(messages)) // of each item in results
 	for i := range messages {
-		item, err := messages[i].item()
+		m := c.withKey(messages[i], KeysForAll)
+		item, err := m.item()
 		if err != nil {
 			results[i].Err = err
 			continue

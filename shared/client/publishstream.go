@@ -28,13 +28,14 @@ const maxResultLine = 1 << 20
 
 // PublishStream publishes over one request that stays open both ways: each message is answered when it is
 // committed, in the order of sending. One goroutine may Send while another one Receives. Nothing is
-// repeated: when the stream breaks, what was sent and not answered has an unknown outcome.
+// repeated: when the stream breaks, or its gateway falls silent, what was sent and not answered has an unknown outcome.
 type PublishStream struct {
 	lines   *io.PipeWriter
 	window  *semaphore.Weighted
 	size    int64
 	cancel  context.CancelCauseFunc
 	ctx     context.Context
+	guard   *guard
 	opened  chan struct{} // closed when answer or err is set
 	answer  *http.Response
 	err     error
@@ -47,17 +48,18 @@ type PublishStream struct {
 func (c *Client) PublishStream(ctx context.Context, topic string, o StreamOptions) *PublishStream {
 	size := int64(orDefault(o.Window, 10_000))
 	s := &PublishStream{window: semaphore.NewWeighted(size), size: size, opened: make(chan struct{})}
-	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	base := c.servers.current()
+	s.ctx, s.guard = c.guard(ctx, base, waitSilence)
+	s.cancel = s.guard.cancel
 	reader, writer := io.Pipe()
 	s.lines = writer
-	s.running.Go(func() { s.open(c, topic, reader) })
+	s.running.Go(func() { s.open(c, base+pathOf("topics", topic, "messages", "batch"), reader) })
 	return s
 }
 
 // open sends the request. net/http returns from Do with the answer's header, while the body is still sent.
-func (s *PublishStream) open(c *Client, topic string, body *io.PipeReader) {
+func (s *PublishStream) open(c *Client, target string, body *io.PipeReader) {
 	defer close(s.opened)
-	target := c.servers.current() + pathOf("topics", topic, "messages", "batch")
 	request, err := http.NewRequestWithContext(s.ctx, http.MethodPost, target, body)
 	if err != nil {
 		s.err = err
@@ -68,6 +70,10 @@ func (s *PublishStream) open(c *Client, topic string, body *io.PipeReader) {
 	request.Header.Set("Accept", "application/x-ndjson")
 	request.Header.Set("User-Agent", c.userAgent)
 	answer, err := c.http.Do(request)
+	err = s.guard.explain(err)
+	if err == nil {
+		answer.Body = &guarded{answer.Body, s.guard}
+	}
 	if err == nil && answer.StatusCode >= 300 {
 		defer drop(answer)
 		err = readProblem(answer)
@@ -160,4 +166,5 @@ func (s *PublishStream) Close() {
 	if s.answer != nil {
 		_ = s.answer.Body.Close()
 	}
+	s.guard.stop()
 }

@@ -49,7 +49,12 @@ func (o *ReadOptions) query() url.Values {
 
 // Read reads one page without a group: nothing is leased or settled.
 func (c *Client) Read(ctx context.Context, topic string, o ReadOptions) (api.ReadAnswer, error) {
-	return fetch[api.ReadAnswer](ctx, c, http.MethodGet, withQuery(pathOf("topics", topic, "messages"), o.query()), nil, true)
+	var out api.ReadAnswer
+	q, err := newCall(http.MethodGet, withQuery(pathOf("topics", topic, "messages"), o.query()), nil, true)
+	if err == nil {
+		_, err = c.exchange(ctx, q.poll(o.Wait), &out)
+	}
+	return out, err
 }
 
 // Messages reads page after page. With o.Wait it goes on at the end of the topic until the context ends or

@@ -31,7 +31,11 @@ type Delivery struct {
 // A lost answer is not asked for again: what it held comes back when the lease ends, or sooner.
 func (c *Client) Receive(ctx context.Context, topic, group string, r api.ReceiveRequest) ([]Delivery, error) {
 	var answer api.ReceiveAnswer
-	if err := c.do(ctx, http.MethodPost, pathOf("topics", topic, "groups", group, "receive"), r, &answer, false); err != nil {
+	q, err := newCall(http.MethodPost, pathOf("topics", topic, "groups", group, "receive"), r, false)
+	if err == nil {
+		_, err = c.exchange(ctx, q.poll(time.Duration(r.Wait)), &answer)
+	}
+	if err != nil {
 		return nil, err
 	}
 	out := make([]Delivery, len(answer.Messages))

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,7 +15,7 @@ import (
 // Retry says how often and how long a request is sent again. Only what is surely safe is repeated: a
 // request that nothing was sent of (connection refused), one that the server refused with a code that says
 // nothing was stored, and calls that have the same effect twice (reads, settles, settings as a whole).
-// A publish whose outcome is unknown is repeated only if its messages have idempotency keys.
+// A publish whose outcome is unknown is repeated only if its messages have idempotency keys; see Keys.
 type Retry struct {
 	// Attempts is how often a request is sent at most; 1 turns repeating off. Default 8.
 	Attempts int
@@ -57,19 +58,29 @@ type call struct {
 	// keyed: the server knows it again when it comes twice (idempotency keys). It is sent again like what is
 	// repeatable, but once an answer was lost its outcome is unknown until there is a success.
 	keyed bool
+	// quiet is how long the server may rightly say nothing; 0: callSilence.
+	quiet time.Duration
 }
 
-// send sends c until it is answered with a success, may not be repeated, or the bounds of Retry are
-// reached; then the last error is returned. The caller closes the answer's body.
-func (c *Client) send(ctx context.Context, q *call) (*http.Response, error) {
+// poll says that the server may wait for so long before it answers.
+func (q *call) poll(wait time.Duration) *call {
+	if wait > 0 {
+		q.quiet = waitSilence
+	}
+	return q
+}
+
+// send sends c until it is answered with a success that take can read, may not be repeated, or the bounds of Retry are
+// reached; then the last error is returned.
+func (c *Client) send(ctx context.Context, q *call, take func(*http.Response) error) error {
 	began := time.Now()
 	pauses := c.retry.pauses()
 	lost := false
 	for attempt := 1; ; attempt++ {
 		base := c.servers.current()
-		answer, sent, err := c.once(ctx, base, q)
+		sent, err := c.attempt(ctx, base, q, take)
 		if err == nil {
-			return answer, nil
+			return nil
 		}
 		again, elsewhere := judge(err, sent, q.repeatable || q.keyed)
 		if lost = lost || q.keyed && sent && open(err); lost && !refused(err) {
@@ -79,7 +90,7 @@ func (c *Client) send(ctx context.Context, q *call) (*http.Response, error) {
 			c.servers.leave(base)
 		}
 		if ctx.Err() != nil || !again || attempt >= c.retry.Attempts {
-			return nil, final(err, sent, q.repeatable)
+			return final(err, sent, q.repeatable)
 		}
 		pause := pauses.NextBackOff()
 		var e *Error
@@ -87,12 +98,22 @@ func (c *Client) send(ctx context.Context, q *call) (*http.Response, error) {
 			pause = max(pause, e.RetryAfter)
 		}
 		if time.Since(began)+pause > c.retry.Elapsed {
-			return nil, final(err, sent, q.repeatable)
+			return final(err, sent, q.repeatable)
 		}
 		if !sleep(ctx, pause) {
-			return nil, fmt.Errorf("%w (%w while waiting to repeat it)", err, context.Cause(ctx))
+			return fmt.Errorf("%w (%w while waiting to repeat it)", err, context.Cause(ctx))
 		}
 	}
+}
+
+// attempt sends c once and takes the answer.
+func (c *Client) attempt(ctx context.Context, base string, q *call, take func(*http.Response) error) (sent bool, err error) {
+	answer, sent, err := c.once(ctx, base, q)
+	if err != nil {
+		return sent, err
+	}
+	defer drop(answer)
+	return true, take(answer)
 }
 
 // open says whether what was sent may have been carried out.
@@ -111,12 +132,19 @@ func refused(err error) bool {
 func judge(err error, sent, repeatable bool) (again, elsewhere bool) {
 	var e *Error
 	if !errors.As(err, &e) {
-		return !sent || repeatable, true // the connection failed
+		return (!sent || repeatable) && !foreignBody(err), true // the connection failed
 	}
 	if e.OutcomeUnknown() {
 		return repeatable, true
 	}
 	return e.Retryable, e.Status == http.StatusServiceUnavailable
+}
+
+// foreignBody says that an answer came and is not what this API says: it will not be next time.
+func foreignBody(err error) bool {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	return errors.As(err, &syntax) || errors.As(err, &kind)
 }
 
 // final is what the caller sees: a lost connection after sending is an unknown outcome unless the call
@@ -129,8 +157,15 @@ func final(err error, sent, repeatable bool) error {
 	return unknown(err)
 }
 
-// once sends c to one server. sent says whether any byte may have left: a connection was there.
+// once sends c to one server. sent says whether any byte may have left: a connection was there. Closing the answer's body ends
+// what watches over the server.
 func (c *Client) once(ctx context.Context, base string, q *call) (answer *http.Response, sent bool, err error) {
+	ctx, g := c.guard(ctx, base, orDefault(q.quiet, callSilence))
+	defer func() {
+		if err != nil {
+			g.stop()
+		}
+	}()
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent = true }}
 	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), q.method, base+q.path, bytesReader(q.body))
 	if err != nil {
@@ -142,8 +177,10 @@ func (c *Client) once(ctx context.Context, base string, q *call) (answer *http.R
 	request.Header.Set("User-Agent", c.userAgent)
 	answer, err = c.http.Do(request)
 	if err != nil {
-		return nil, sent, fmt.Errorf("client: %w", err)
+		return nil, sent, g.explain(fmt.Errorf("client: %w", err))
 	}
+	answer.Body = &guarded{answer.Body, g}
+	g.touch()
 	if answer.StatusCode >= 300 {
 		defer drop(answer)
 		return nil, true, readProblem(answer)

@@ -12,7 +12,12 @@ import (
 	"github.com/splashdam/splashdam/shared/api"
 )
 
-// The kinds of calls that are told apart.
+// The kinds of calls that are told apart. publishBare is a publish that the client gives no key, see TestKeysOfTheClient.
+func publishBare(ctx context.Context, c *Client) error {
+	c.keys = KeysOfCaller
+	return publishOne(ctx, c)
+}
+
 func publishOne(ctx context.Context, c *Client) error {
 	_, err := c.Publish(ctx, "t", Message{Value: []byte("v")})
 	return err
@@ -69,18 +74,22 @@ func TestRetryOnlyWhatIsSafe(t *testing.T) {
 		again bool   // a second request is made, which succeeds
 		code  string // of the error otherwise
 	}{
-		{"publish, connection refused", publishOne, refusedConn, true, ""},
-		{"publish, connection lost", publishOne, broken, false, "outcome_unknown"},
-		{"publish, no leader", publishOne, says(503, "no_leader", true), true, ""},
-		{"publish, overloaded", publishOne, says(503, "overloaded", true), true, ""},
-		{"publish, rate limited", publishOne, says(429, "rate_limited", true), true, ""},
-		{"publish, stale route", publishOne, says(409, "stale_route", true), true, ""},
-		{"publish, storage full", publishOne, says(507, "storage_full", true), true, ""},
-		{"publish, outcome unknown", publishOne, says(504, "outcome_unknown", true), false, "outcome_unknown"},
-		{"publish, internal", publishOne, says(500, "internal", false), false, "internal"},
-		{"publish, invalid", publishOne, says(422, "validation_failed", false), false, "validation_failed"},
-		{"publish, proxy 502", publishOne, func() (*http.Response, error) { return reply(502, "<html>"), nil }, false, "outcome_unknown"},
-		{"publish, answer cut off", publishOne, func() (*http.Response, error) { return reply(201, `{"id":"x`), nil }, false, "outcome_unknown"},
+		{"publish, connection refused", publishBare, refusedConn, true, ""},
+		{"publish, connection lost", publishBare, broken, false, "outcome_unknown"},
+		{"publish, no leader", publishBare, says(503, "no_leader", true), true, ""},
+		{"publish, overloaded", publishBare, says(503, "overloaded", true), true, ""},
+		{"publish, rate limited", publishBare, says(429, "rate_limited", true), true, ""},
+		{"publish, stale route", publishBare, says(409, "stale_route", true), true, ""},
+		{"publish, storage full", publishBare, says(507, "storage_full", true), true, ""},
+		{"publish, outcome unknown", publishBare, says(504, "outcome_unknown", true), false, "outcome_unknown"},
+		{"publish, internal", publishBare, says(500, "internal", false), false, "internal"},
+		{"publish, invalid", publishBare, says(422, "validation_failed", false), false, "validation_failed"},
+		{"publish, proxy 502", publishBare, func() (*http.Response, error) { return reply(502, "<html>"), nil }, false, "outcome_unknown"},
+		{"publish, answer cut off", publishBare, func() (*http.Response, error) { return reply(201, `{"id":"x`), nil }, false, "outcome_unknown"},
+		{"publish without a key, connection lost", publishOne, broken, true, ""},
+		{"publish without a key, outcome unknown", publishOne, says(504, "outcome_unknown", true), true, ""},
+		{"with key, answer cut off", publishKeyed, func() (*http.Response, error) { return reply(201, `{"id":"x`), nil }, true, ""},
+		{"with key, no JSON", publishKeyed, func() (*http.Response, error) { return reply(201, `<html>`), nil }, false, "outcome_unknown"},
 		{"batch, connection lost", publishMany, broken, false, "outcome_unknown"},
 		{"batch, connection refused", publishMany, refusedConn, true, ""},
 		{"with key, connection lost", publishKeyed, broken, true, ""},
@@ -91,6 +100,7 @@ func TestRetryOnlyWhatIsSafe(t *testing.T) {
 		{"batch with a key and without, connection lost", batchHalfKeyed, broken, false, "outcome_unknown"},
 		{"receive, connection lost", receive, broken, false, "outcome_unknown"},
 		{"receive, no leader", receive, says(503, "no_leader", true), true, ""},
+		{"read, answer cut off", describe, func() (*http.Response, error) { return reply(200, `{"na`), nil }, true, ""},
 		{"ack, connection lost", ack, broken, true, ""},
 		{"ack, outcome unknown", ack, says(504, "outcome_unknown", true), true, ""},
 		{"ack, stale", ack, says(409, "receipt_stale", false), false, "receipt_stale"},

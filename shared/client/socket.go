@@ -26,6 +26,7 @@ type Socket struct {
 	conn   *websocket.Conn
 	ctx    context.Context // ends with the connection; its cause says why
 	cancel context.CancelCauseFunc
+	guard  *guard
 	reader sync.WaitGroup
 
 	mu            sync.Mutex
@@ -71,16 +72,22 @@ func (c *Client) Socket(ctx context.Context) (*Socket, error) {
 }
 
 func (s *Socket) dial(ctx context.Context) error {
-	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.ctx, s.guard = s.client.guard(context.Background(), s.base, waitSilence)
+	s.cancel = s.guard.cancel
 	silence := time.AfterFunc(streamSilence, func() { s.cancel(errSilent) }) // the server pings every 15 s
-	conn, answer, err := websocket.Dial(ctx, s.base+pathOf("stream"), &websocket.DialOptions{HTTPClient: s.client.http,
+	dialing, shaken := s.client.guard(ctx, s.base, callSilence)
+	conn, answer, err := websocket.Dial(dialing, s.base+pathOf("stream"), &websocket.DialOptions{HTTPClient: s.client.http,
 		HTTPHeader: http.Header{"User-Agent": {s.client.userAgent}}, OnPingReceived: func(context.Context, []byte) bool {
+			s.guard.touch()
 			silence.Reset(streamSilence)
 			return true
 		}})
+	err = shaken.explain(err)
+	shaken.stop()
 	if err != nil {
 		silence.Stop()
 		s.cancel(err)
+		s.guard.stop()
 		if answer != nil && answer.StatusCode >= 300 {
 			return readProblem(answer)
 		}
@@ -107,8 +114,10 @@ func (s *Socket) Done() <-chan struct{} { return s.ctx.Done() }
 // read takes frames until the connection ends.
 func (s *Socket) read() {
 	defer func() { _ = s.conn.CloseNow() }()
+	defer s.guard.stop()
 	for {
 		_, b, err := s.conn.Read(s.ctx)
+		s.guard.touch()
 		var f socketFrame
 		if err == nil {
 			err = json.Unmarshal(b, &f)

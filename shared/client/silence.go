@@ -1,0 +1,166 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// callSilence is how long a call may be without an answer before its gateway is asked whether it lives. Many calls
+	// rightly take longer; what is given up is only what is at a gateway that does not answer that question either.
+	callSilence = 3 * time.Second
+	// waitSilence is the same for what mostly waits: long polls, streams and sockets. All that wait at one gateway share
+	// the question, so that it costs a gateway one small request in this time for each client.
+	waitSilence = 10 * time.Second
+	// pulseWait is how long the answer is waited for.
+	pulseWait = 3 * time.Second
+	// pulseFresh is how long an answer holds for all others who would ask.
+	pulseFresh = time.Second
+)
+
+// errSilent is the cause of what ended because its gateway takes connections and answers nothing: it is frozen, or was cut off.
+var errSilent = errors.New("client: the gateway is silent")
+
+// pulse is what is known of one gateway's life.
+type pulse struct {
+	turn chan struct{} // capacity 1: who holds it asks, or reads and writes the fields below
+	at   time.Time     // of the last answer, or of the lack of one
+	ok   bool
+}
+
+// alive asks the gateway whether it lives, unless somebody just did. Any answer is one: that of a proxy, of an older gateway,
+// of one that is draining. It says yes when ctx ends first, since then nobody wants to know.
+func (c *Client) alive(ctx context.Context, base string) bool {
+	p := c.servers.pulses[base]
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		return true
+	}
+	defer func() { <-p.turn }()
+	if time.Since(p.at) < pulseFresh {
+		return p.ok
+	}
+	asking, cancel := context.WithTimeout(ctx, pulseWait)
+	defer cancel()
+	ok := c.ask(asking, base)
+	if ctx.Err() != nil {
+		return true
+	}
+	p.at, p.ok = time.Now(), ok
+	return ok
+}
+
+// ask sends one question to base. A question that had to wait for a connection of the pool (http.Transport.MaxConnsPerHost) did
+// not reach the gateway, and says nothing about it.
+func (c *Client) ask(ctx context.Context, base string) bool {
+	var tried atomic.Bool // atomic: a dial may go on after Do returned
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { tried.Store(true) }, ConnectStart: func(string, string) { tried.Store(true) }}
+	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodGet, base+"/livez", http.NoBody)
+	if err != nil {
+		return true
+	}
+	request.Header.Set("User-Agent", c.userAgent)
+	answer, err := c.http.Do(request)
+	if err != nil {
+		return !tried.Load() && ctx.Err() != nil
+	}
+	drop(answer)
+	return true
+}
+
+// guard ends what is under way at a gateway when that has fallen silent and does not say that it lives.
+type guard struct {
+	client *Client
+	base   string
+	quiet  time.Duration
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	began  time.Time
+	heard  atomic.Int64 // since began, when something came last
+	timer  *time.Timer  // starts watch, so that what is answered in time pays for no goroutine
+	once   sync.Once
+	ended  chan struct{} // closed when watch has returned
+}
+
+// guard starts to watch; what is done under the context ends with the cause errSilent. The caller calls stop, which waits for
+// the goroutine, if there is one.
+func (c *Client) guard(ctx context.Context, base string, quiet time.Duration) (context.Context, *guard) {
+	g := &guard{client: c, base: base, quiet: quiet, began: time.Now(), ended: make(chan struct{})}
+	g.ctx, g.cancel = context.WithCancelCause(ctx)
+	g.timer = time.AfterFunc(quiet, g.watch)
+	return g.ctx, g
+}
+
+func (g *guard) watch() {
+	defer close(g.ended)
+	for {
+		if rest := g.quiet - time.Since(g.began) + time.Duration(g.heard.Load()); rest > 0 {
+			if !sleep(g.ctx, rest) {
+				return
+			}
+			continue // something may have come meanwhile
+		}
+		if !g.client.alive(g.ctx, g.base) {
+			g.cancel(errSilent)
+			return
+		}
+		if !sleep(g.ctx, g.quiet) {
+			return
+		}
+	}
+}
+
+// touch says that something came from the gateway.
+func (g *guard) touch() { g.heard.Store(int64(time.Since(g.began))) }
+
+// silent says whether it was the guard that ended the work.
+func (g *guard) silent() bool { return context.Cause(g.ctx) == errSilent }
+
+// stop ends the watch, and what is still done under its context.
+func (g *guard) stop() {
+	g.once.Do(func() {
+		g.cancel(nil)
+		if !g.timer.Stop() {
+			<-g.ended
+		}
+	})
+}
+
+// explain replaces what a request says that was ended by the guard: that a context ended is no help.
+func (g *guard) explain(err error) error {
+	if err == nil || !g.silent() {
+		return err
+	}
+	return fmt.Errorf("%w: %s takes connections and does not answer", errSilent, g.base)
+}
+
+// guarded is the body of an answer. It is watched until it is closed.
+type guarded struct {
+	io.ReadCloser
+	guard *guard
+}
+
+func (b *guarded) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.guard.touch()
+	}
+	if err != nil && err != io.EOF {
+		err = b.guard.explain(err)
+	}
+	return n, err
+}
+
+func (b *guarded) Close() error {
+	err := b.ReadCloser.Close()
+	b.guard.stop()
+	return err
+}
