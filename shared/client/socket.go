@@ -207,9 +207,16 @@ func (s *Socket) ask(ctx context.Context, frame func(id string) any) (f socketFr
 	select {
 	case f = <-answer:
 	case <-ctx.Done():
-		return f, true, context.Cause(ctx)
+		err = context.Cause(ctx)
 	case <-s.ctx.Done():
-		return f, true, context.Cause(s.ctx)
+		err = context.Cause(s.ctx)
+	}
+	if err != nil {
+		select {
+		case f = <-answer: // it came before the end, which ask saw first
+		default:
+			return f, true, err
+		}
 	}
 	if f.Type == api.FrameError {
 		return f, true, lateError(f.Error)
