@@ -71,7 +71,7 @@ func onceFromLeader[R any](ctx context.Context, g *Gateway, p mq.PartitionID, ca
 		return none, err
 	}
 	answer, err := call(ctx, client)
-	return answer, controlError(g.leaderOf(p), err)
+	return answer, g.router.Named(p, controlError(g.leaderOf(p), err))
 }
 
 // allFailed is an error of the partitions if none has an answer.

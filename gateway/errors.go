@@ -45,8 +45,7 @@ func asError(err error) *mqerr.Error {
 	var h *echo.HTTPError
 	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(err, &e) && e.Code == mqerr.NotLeader:
-		// Which node was wrong is between tiers. To the caller it means that nobody was found who leads.
+	case errors.As(err, &e) && e.Code == mqerr.NotLeader: // between tiers only
 		return mqerr.New(mqerr.NoLeader, "no node that answers leads the partition now")
 	case errors.As(err, &e):
 		return e

@@ -67,6 +67,7 @@ type Gateway struct {
 	accounts      accounts            // what streams have out
 	making        singleflight.Group  // topics and groups that are being made, by name
 	sticky        sticky              // where keyless messages go for the moment
+	refusals      refusals            // where they don't go
 	codecs        bodyCodecs          // of request bodies
 
 	sockets  sync.WaitGroup  // WebSockets, which net/http does not wait for

@@ -42,6 +42,9 @@ func hasIdempotency(m *mq.Message) bool { return m.Idempotency != [16]byte{} }
 // message with such a key always goes to the same.
 func free(m *mq.Message) bool { return !m.HasKey && !hasIdempotency(m) }
 
+// anywhere says that a message that was asked to go to partition may go to any one.
+func anywhere(m *mq.Message, partition int64) bool { return partition == anyPartition && free(m) }
+
 // home is the partition, of n, of a message that is not free.
 func home(m *mq.Message, n uint32) uint32 {
 	if m.HasKey {
@@ -131,7 +134,7 @@ type placed struct {
 
 // at is where a message of the batch is, or that its idempotency key belongs to another one.
 func (b *outgoing) at(ordinal int32) (placed, *mqerr.Error) {
-	p := placed{id: mq.MessageID{Partition: mq.PartitionID{Topic: b.topic, Number: b.partition}, Scheduled: b.scheduled}, stamp: b.stamp}
+	p := placed{id: mq.MessageID{Partition: mq.PartitionID{Topic: b.topic, Number: b.to}, Scheduled: b.scheduled}, stamp: b.stamp}
 	i := 0
 	if len(b.repeats) > 0 {
 		i = sort.Search(len(b.repeats), func(i int) bool { return b.repeats[i].Ordinal >= uint32(ordinal) })

@@ -81,7 +81,7 @@ func askNode[R perPartition](ctx context.Context, g *Gateway, leader string, led
 		err = controlError(leader, err)
 	}
 	for _, p := range led {
-		out[p] = told[R]{err: err}
+		out[p] = told[R]{err: g.router.Named(p, err)}
 	}
 	for _, a := range answers {
 		p := a.GetPartition().MQ()
@@ -90,7 +90,7 @@ func askNode[R perPartition](ctx context.Context, g *Gateway, leader string, led
 		}
 		t := told[R]{answer: a}
 		if code := mqerr.Code(a.GetCode()); code != mqerr.OK {
-			t.err = publicError(code, a.GetDetail())
+			t.err = g.router.Named(p, publicError(code, a.GetDetail()))
 		}
 		out[p] = t
 	}

@@ -178,12 +178,12 @@ func (s *lineStream) take(r *itemReader, line []byte, dropped *mqerr.Error) bool
 	}
 	if at.err == nil {
 		partition := r.partition
-		if partition == anyPartition && free(&r.msg) {
+		if anywhere(&r.msg, partition) {
 			partition = int64(s.keyless)
 		}
 		n, bad := choose(s.topic, &r.msg, partition)
 		if bad == nil {
-			return s.add(s.lane(n), &r.msg, r.at)
+			return s.add(s.lane(n), r)
 		}
 		at.err = bad
 	}
@@ -211,6 +211,7 @@ func (s *lineStream) maxLine() int { return 2*s.topic.Settings.MaxMessageBytes +
 func (s *lineStream) choose() {
 	first := s.g.nextPartition(s.topic)
 	s.keyless = first
+	now := time.Now().UnixNano()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.topic.Settings.Partitions {
@@ -218,7 +219,7 @@ func (s *lineStream) choose() {
 		if l := s.lanes[n]; l != nil && (l.busy || len(l.ready) > 0) {
 			continue
 		}
-		if _, _, err := s.g.router.Leader(mq.PartitionID{Topic: s.topic.ID, Number: n}); err == nil {
+		if p := (mq.PartitionID{Topic: s.topic.ID, Number: n}); s.g.router.Led(p) && !s.g.refusals.has(p, now) {
 			s.keyless = n
 			return
 		}
@@ -239,8 +240,9 @@ func (s *lineStream) lane(n uint32) *lane {
 	return l
 }
 
-// add puts a message with its time into the lane's batch.
-func (s *lineStream) add(l *lane, m *mq.Message, at int64) bool {
+// add puts the line that was read into the lane's batch.
+func (s *lineStream) add(l *lane, r *itemReader) bool {
+	m, at := &r.msg, r.at
 	open := &l.open[0]
 	if at != 0 {
 		open = &l.open[1]
@@ -256,6 +258,7 @@ func (s *lineStream) add(l *lane, m *mq.Message, at int64) bool {
 	before := b.builder.Size()
 	x := slot{batch: b, ordinal: int32(b.builder.Len())}
 	b.add(m, at)
+	b.bound = b.bound || !anywhere(m, r.partition)
 	size := b.builder.Size()
 	if size >= streamKick {
 		s.hand(l, open)

@@ -39,7 +39,7 @@ func (g *Gateway) setDrain(c echo.Context, drain bool) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), viewWait)
 	defer cancel()
 	if _, known := g.view.Node(name); !known {
-		return mqerr.New(mqerr.InvalidParameter, "there is no node %q now", name)
+		return mqerr.New(mqerr.NodeNotFound, "there is no node %q now", name)
 	}
 	if err := g.store.SetDrain(ctx, name, drain); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (g *Gateway) setDrain(c echo.Context, drain bool) error {
 			return answerJSON(c, http.StatusOK, n)
 		}
 	}
-	return mqerr.New(mqerr.InvalidParameter, "there is no node %q now", name)
+	return mqerr.New(mqerr.NodeNotFound, "there is no node %q now", name)
 }
 
 // handleMoveLeader moves a partition's leadership to another replica, the named one or any, and waits for it.

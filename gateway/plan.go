@@ -17,7 +17,9 @@ import (
 // sent; the results may be read when send returned (or done is closed, where somebody waits on it).
 type outgoing struct {
 	topic   mq.TopicID
-	way     // never changes: who sends other batches of the plan looks at it meanwhile
+	way            // never changes: who sends other batches of the plan looks at it meanwhile
+	to      uint32 // the partition that it is sent to: another one where that of way refused what may go anywhere
+	bound   bool   // it has a message that belongs to the partition of way
 	builder mq.BatchBuilder
 	done    chan struct{} // for streams only
 	written int           // of streams: how many of its results are written
@@ -90,7 +92,7 @@ func (p *plan) release() {
 
 func newOutgoing(topic mq.TopicID, w way) *outgoing {
 	b := outgoings.Get().(*outgoing)
-	b.topic, b.way = topic, w
+	b.topic, b.way, b.to = topic, w, w.partition
 	return b
 }
 
@@ -117,7 +119,8 @@ func (p *plan) fail(err *mqerr.Error) { p.slots = append(p.slots, slot{err: err}
 
 // add copies a message with its time into the batch of its partition. partition is anyPartition or one that was asked for.
 func (p *plan) add(m *mq.Message, partition, at int64) {
-	if partition == anyPartition && free(m) {
+	bound := !anywhere(m, partition)
+	if !bound {
 		if p.keyless < 0 {
 			p.keyless = int64(p.g.nextPartition(p.topic))
 		}
@@ -131,6 +134,7 @@ func (p *plan) add(m *mq.Message, partition, at int64) {
 	b := p.batch(way{n, at != 0}, m.Size())
 	p.slots = append(p.slots, slot{batch: b, ordinal: int32(b.builder.Len())})
 	b.add(m, at)
+	b.bound = b.bound || bound
 	p.bytes += len(m.Value)
 }
 
@@ -196,12 +200,12 @@ var packed = sync.Pool{New: func() any { return new([]byte) }}
 // sendBatch packs a batch, sends it to its leader and notes where its messages are.
 func (g *Gateway) sendBatch(ctx context.Context, t meta.Topic, b *outgoing, producer string) {
 	buf := packed.Get().(*[]byte)
-	compression, send := t.Settings.Compression, g.appendBatch
+	compression := t.Settings.Compression
 	if b.scheduled { // the leader takes it apart, message by message
-		compression, send = "none", g.sendSchedules
+		compression = "none"
 	}
 	*buf = g.packer.Append((*buf)[:0], &b.builder, producer, g.cfg.Name, compression)
-	err := send(ctx, t, b, *buf)
+	err := g.sendAnywhere(ctx, t, b, *buf)
 	size := len(*buf)
 	if cap(*buf) <= mostKept {
 		packed.Put(buf)
@@ -215,7 +219,7 @@ func (g *Gateway) sendBatch(ctx context.Context, t meta.Topic, b *outgoing, prod
 }
 
 func (g *Gateway) appendBatch(ctx context.Context, t meta.Topic, b *outgoing, packed []byte) error {
-	p := mq.PartitionID{Topic: t.ID, Number: b.partition}
+	p := mq.PartitionID{Topic: t.ID, Number: b.to}
 	answer, err := g.sendOnce(ctx, t, func(route uint64) ([]byte, error) {
 		return g.sender(b)(ctx, p, frame.TypeAppend, &frame.Append{Partition: p, Route: route, Batch: packed})
 	})
@@ -273,8 +277,8 @@ const (
 	stickyCount = 512
 )
 
-// nextPartition is the partition for keyless messages now; partitions without a leader are passed over
-// while others have one.
+// nextPartition is the partition for keyless messages now. Those without a leader, and those that took nothing a moment
+// ago, are passed over while there are others.
 func (g *Gateway) nextPartition(t meta.Topic) uint32 {
 	s := &g.sticky
 	now := time.Now().UnixNano()
@@ -286,11 +290,18 @@ func (g *Gateway) nextPartition(t meta.Topic) uint32 {
 	}
 	n := t.Settings.Partitions
 	first := s.turn.Load() % n
+	led, found := first, false
 	for i := range n {
-		p := (first + i) % n
-		if _, _, err := g.router.Leader(mq.PartitionID{Topic: t.ID, Number: p}); err == nil {
-			return p
+		p := mq.PartitionID{Topic: t.ID, Number: (first + i) % n}
+		if !g.router.Led(p) {
+			continue
+		}
+		if !g.refusals.has(p, now) {
+			return p.Number
+		}
+		if !found {
+			led, found = p.Number, true
 		}
 	}
-	return first
+	return led
 }

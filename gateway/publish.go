@@ -57,7 +57,8 @@ func (g *Gateway) handlePublish(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if partition == anyPartition && free(&m) {
+	bound := !anywhere(&m, partition)
+	if !bound {
 		partition = int64(g.nextPartition(t))
 	}
 	n, bad := choose(t, &m, partition)
@@ -67,6 +68,7 @@ func (g *Gateway) handlePublish(c echo.Context) error {
 	b := newOutgoing(t.ID, way{n, at != 0})
 	defer b.release()
 	b.add(&m, at)
+	b.bound = bound
 	g.sendBatch(ctx, t, b, c.RealIP())
 	where, bad := slot{batch: b}.result()
 	if bad != nil {

@@ -189,11 +189,11 @@ func (g *Gateway) handleMessage(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	archived, err := queryBool(c, "include_archived")
+	id, t, err := g.pathMessage(c)
 	if err != nil {
 		return err
 	}
-	id, t, err := g.pathMessage(c)
+	archived, err := g.queryArchived(c, t)
 	if err != nil {
 		return err
 	}

@@ -157,7 +157,7 @@ func (g *Gateway) newReader(c echo.Context, t meta.Topic, q replay.Query) (*repl
 	if len(numbers)*max(mq.BatchCutBytes, t.Settings.MaxMessageBytes) > maxMergeBytes {
 		return nil, badParameter("query/partition", "is needed: this topic has too many partitions and too large messages to merge them")
 	}
-	if q.Archived, err = queryBool(c, "include_archived"); err != nil {
+	if q.Archived, err = g.queryArchived(c, t); err != nil {
 		return nil, err
 	}
 	if err := readDirection(c, &q); err != nil {

@@ -80,7 +80,7 @@ func quoted(s string) string {
 // sendSchedules sends a batch of scheduled messages to its leader and takes the numbers and due times that the leader
 // gave.
 func (g *Gateway) sendSchedules(ctx context.Context, t meta.Topic, b *outgoing, packed []byte) error {
-	p := mq.PartitionID{Topic: t.ID, Number: b.partition}
+	p := mq.PartitionID{Topic: t.ID, Number: b.to}
 	answer, err := g.sendOnce(ctx, t, func(route uint64) ([]byte, error) {
 		return g.sender(b)(ctx, p, frame.TypeSchedule, &frame.Schedule{Partition: p, Route: route, Times: b.times, Batch: packed})
 	})

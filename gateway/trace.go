@@ -48,7 +48,7 @@ func (g *Gateway) handleTrace(c echo.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
 	defer cancel()
-	archived, err := queryBool(c, "include_archived")
+	archived, err := g.queryArchived(c, t)
 	if err != nil {
 		return err
 	}

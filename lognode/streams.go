@@ -246,7 +246,7 @@ func (g *gatewayStream) handle(t frame.Type, id uint64, body []byte) error {
 func (g *gatewayStream) leader(id uint64, p mq.PartitionID) *replica.Partition {
 	part := g.node.known(p)
 	if part == nil {
-		e := mqerr.New(mqerr.NotLeader, "this node holds nothing of partition %s", p)
+		e := mqerr.New(mqerr.NotLeader, "this node holds nothing of the partition")
 		if h, ok := g.node.view.Head(p); ok && h.Open != nil {
 			e.Leader = h.Open.LeaderNode()
 		}

@@ -22,7 +22,7 @@ func TestEndOperatorsCalls(t *testing.T) {
 	one.call(400, "POST", "/v1/topics/led/partitions/0/move-leader", `{"to":"node-9"}`, nil)
 	one.call(404, "POST", "/v1/topics/led/partitions/7/move-leader", "", nil)
 	one.call(404, "POST", "/v1/topics/led/partitions/x/move-leader", "", nil)
-	one.call(400, "POST", "/v1/nodes/node-9/drain", "", nil)
+	one.call(404, "POST", "/v1/nodes/node-9/drain", "", nil)
 	one.call(400, "POST", "/v1/nodes/..%2f..%2fx/drain", "", nil)
 
 	var node, after struct{ Draining bool }

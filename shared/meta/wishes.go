@@ -81,7 +81,7 @@ func forceKey(p mq.PartitionID) string {
 }
 
 // SetDrain sets or takes back the wish to drain a node. Setting it needs a node that is registered now
-// (InvalidParameter otherwise).
+// (NodeNotFound otherwise).
 func (s *Store) SetDrain(ctx context.Context, node string, drain bool) error {
 	if !drain {
 		_, _, err := s.commit(ctx, "taking back a drain", nil, clientv3.OpDelete(prefixDrains+node))
@@ -93,7 +93,7 @@ func (s *Store) SetDrain(ctx context.Context, node string, drain bool) error {
 		return err
 	}
 	if revision == 0 {
-		return mqerr.New(mqerr.InvalidParameter, "there is no node %q now", node)
+		return mqerr.New(mqerr.NodeNotFound, "there is no node %q now", node)
 	}
 	text, err := encode(Drain{})
 	if err != nil {

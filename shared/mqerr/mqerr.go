@@ -32,6 +32,7 @@ const (
 	MethodNotAllowed    Code = 35
 	WebhookNotFound     Code = 36
 	SnapshotNotFound    Code = 37
+	NodeNotFound        Code = 38
 	IdempotencyConflict Code = 40
 	ReceiptStale        Code = 41
 	AlreadyReleased     Code = 42
@@ -92,6 +93,7 @@ var table = map[Code]row{
 	PartitionNotFound:   {"partition_not_found", 404, false, "The topic has no such partition."},
 	WebhookNotFound:     {"webhook_not_found", 404, false, "The topic has no such webhook; create it with PUT."},
 	SnapshotNotFound:    {"snapshot_not_found", 404, false, "The group has no snapshot of this name; GET its snapshots."},
+	NodeNotFound:        {"node_not_found", 404, false, "There is no such log node now; GET /v1/cluster lists them."},
 	MethodNotAllowed:    {"method_not_allowed", 405, false, "The path exists, but not with this method; see Allow."},
 	IdempotencyConflict: {"idempotency_conflict", 409, false, "The same idempotency key was used for other bytes."},
 	ReceiptStale:        {"receipt_stale", 409, false, "The lease is over and the message is settled or with another consumer; drop this delivery."},

@@ -10,9 +10,9 @@ import (
 	"github.com/splashdam/splashdam/shared/mqpb"
 )
 
-// Control is the control calls of a partition's leader; NoLeader if there is none now.
+// Control is the control calls of a partition's leader; NoLeader if there is none now. Errors are not Named yet.
 func (r *Router) Control(p mq.PartitionID) (mqpb.LogNodeClient, error) {
-	name, addr, err := r.Leader(p)
+	name, addr, err := r.leader(p)
 	if err != nil {
 		return nil, err
 	}

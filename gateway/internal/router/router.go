@@ -120,15 +120,22 @@ func (r *Router) Receive(ctx context.Context, f *frame.Receive) (Answer, error) 
 
 func (r *Router) call(ctx context.Context, p mq.PartitionID, t frame.Type, body link.Encoder, repeatable bool) (Answer, error) {
 	a, again, err := r.try(ctx, p, t, body, repeatable, "")
-	if !again {
-		return a, err
+	if again {
+		a, err = r.callAgain(ctx, p, t, body, repeatable, err)
 	}
+	return a, r.Named(p, err)
+}
+
+// callAgain goes on after a first try, whose error is last.
+func (r *Router) callAgain(ctx context.Context, p mq.PartitionID, t frame.Type, body link.Encoder, repeatable bool, last error) (Answer, error) {
 	changes, cancel := r.cfg.View.Subscribe()
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		if a, again, err = r.try(ctx, p, t, body, repeatable, hint(err)); !again {
+		a, again, err := r.try(ctx, p, t, body, repeatable, hint(last))
+		if !again {
 			return a, err
 		}
+		last = err
 		if pause > 4*firstPause { // a stream that is opened takes a moment, and nobody is to blame
 			r.look(p, err)
 		}
@@ -190,13 +197,13 @@ func (r *Router) try(ctx context.Context, p mq.PartitionID, t frame.Type, body l
 			// In order after the question, so the node returns what it has handed over to it.
 			_ = s.Return(f.Partition, f.Group, f.Handover, nil)
 		}
-		return Answer{}, false, unanswered(ctx, p, repeatable)
+		return Answer{}, false, unanswered(ctx, repeatable)
 	case errors.Is(err, link.ErrFull):
 		return Answer{}, false, mqerr.New(mqerr.Overloaded, "node %s reads too slowly", s.node)
 	case sent && !repeatable:
 		return Answer{}, false, mqerr.New(mqerr.OutcomeUnknown, "the connection to node %s broke: %s", s.node, reason(err))
 	}
-	return Answer{}, true, mqerr.New(mqerr.NoLeader, "partition %s: node %s: %s", p, s.node, reason(err))
+	return Answer{}, true, mqerr.New(mqerr.NoLeader, "node %s: %s", s.node, reason(err))
 }
 
 // reason is the text of an error of a connection, without gRPC's words around it.
@@ -213,14 +220,14 @@ func nothingDone(c mqerr.Code) bool {
 	return c == mqerr.NotLeader || c == mqerr.NoLeader || c == mqerr.NoQuorum || c == mqerr.Draining
 }
 
-func unanswered(ctx context.Context, p mq.PartitionID, repeatable bool) error {
+func unanswered(ctx context.Context, repeatable bool) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return mqerr.New(mqerr.Cancelled, "")
 	case repeatable:
-		return mqerr.New(mqerr.NoLeader, "the leader of partition %s did not answer in time", p)
+		return mqerr.New(mqerr.NoLeader, "its leader did not answer in time")
 	}
-	return mqerr.New(mqerr.OutcomeUnknown, "the leader of partition %s did not answer in time", p)
+	return mqerr.New(mqerr.OutcomeUnknown, "its leader did not answer in time")
 }
 
 // look asks the controller to look after a try that failed.
@@ -238,12 +245,23 @@ func (r *Router) lookAt(reason string) {
 // now if there is a stream to it. A deleted
 // topic, which never has one again, is TopicNotFound.
 func (r *Router) Leader(p mq.PartitionID) (name, addr string, err error) {
+	name, addr, err = r.leader(p)
+	return name, addr, r.Named(p, err)
+}
+
+// Led says whether Leader knows one.
+func (r *Router) Led(p mq.PartitionID) bool {
+	_, _, err := r.leader(p)
+	return err == nil
+}
+
+func (r *Router) leader(p mq.PartitionID) (name, addr string, err error) {
 	if t, ok := r.cfg.View.TopicByID(p.Topic); ok && t.Deleted {
 		return "", "", mqerr.New(mqerr.TopicNotFound, "topic %s was deleted", t.Name)
 	}
 	h, ok := r.cfg.View.Head(p)
 	if !ok || h.Open == nil {
-		return "", "", mqerr.New(mqerr.NoLeader, "partition %s has no open segment", p)
+		return "", "", mqerr.New(mqerr.NoLeader, "it has no open segment now")
 	}
 	n, ok := r.cfg.View.NodeByStore(h.Open.Leader.Store)
 	if ok {
@@ -252,7 +270,7 @@ func (r *Router) Leader(p mq.PartitionID) (name, addr string, err error) {
 	if addr := r.connected(h.Open.LeaderNode()); addr != "" {
 		return h.Open.LeaderNode(), addr, nil
 	}
-	return "", "", mqerr.New(mqerr.NoLeader, "partition %s: its leader %s is not registered", p, h.Open.LeaderNode())
+	return "", "", mqerr.New(mqerr.NoLeader, "its leader %s is not registered", h.Open.LeaderNode())
 }
 
 // connected is the address of a node to which a stream is open. A leader may lose its lease by etcd's trouble
@@ -271,7 +289,7 @@ func (r *Router) connected(name string) string {
 // session is the stream to a partition's leader, or to the node that a hint names as such; NoLeader if there is
 // none now.
 func (r *Router) session(p mq.PartitionID, hint string) (*Session, error) {
-	name, addr, err := r.Leader(p)
+	name, addr, err := r.leader(p)
 	if live, ok := r.cfg.View.Node(hint); ok && hint != "" {
 		name, addr, err = live.Name, live.Addr, nil
 	}

@@ -1,0 +1,38 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+)
+
+// Named is an error that is about a partition as a whole, with the topic's name: log nodes say "the partition" and know no
+// topic by name. Any other error stays as it is.
+func (r *Router) Named(p mq.PartitionID, err error) error {
+	var e *mqerr.Error
+	if err == nil || !errors.As(err, &e) {
+		return err
+	}
+	out := *e
+	switch e.Code {
+	case mqerr.NotLeader:
+		// Which node was wrong is between tiers. To the caller it means that nobody was found who leads.
+		out.Code, out.Detail = mqerr.NoLeader, "no node that answers leads it now"
+	case mqerr.NoLeader, mqerr.NoQuorum, mqerr.StorageFull, mqerr.TooManyScheduled, mqerr.PartitionDamaged, mqerr.OutcomeUnknown,
+		mqerr.OffsetExpired, mqerr.OffsetOutOfRange, mqerr.Lost, mqerr.ArchiveUnavailable:
+	default:
+		return err
+	}
+	out.Detail = r.name(p) + ": " + out.Detail
+	return &out
+}
+
+// name is a partition as its users know it.
+func (r *Router) name(p mq.PartitionID) string {
+	if t, ok := r.cfg.View.TopicByID(p.Topic); ok {
+		return fmt.Sprintf("partition %d of topic %s", p.Number, t.Name)
+	}
+	return fmt.Sprintf("partition %d of topic number %d, which is not known here yet", p.Number, p.Topic)
+}
