@@ -37,6 +37,8 @@ type ConsumerOptions struct {
 	Drain time.Duration
 	// Name is shown in traces. Default: the caller's address.
 	Name string
+	// Partitions are those to take from (of a Member's: those of them); nil: all; an empty list is refused.
+	Partitions []uint32
 	// Member makes the consumer a member of an assigned group while it runs. When it stops it leaves first, so that its
 	// partitions go on elsewhere at once, and then waits for its handlers, whose messages stay leased to it.
 	Member *MemberOptions
@@ -167,7 +169,8 @@ func (k *Consumer) fetch(ctx context.Context, start func(Delivery)) error {
 		for free < k.options.Max && k.slots.TryAcquire(1) {
 			free++
 		}
-		request := api.ReceiveRequest{Max: free, Wait: api.Duration(k.options.Wait), Lease: api.Duration(k.options.Lease), Consumer: k.options.Name}
+		request := api.ReceiveRequest{Max: free, Wait: api.Duration(k.options.Wait), Lease: api.Duration(k.options.Lease), Consumer: k.options.Name,
+			Partitions: k.options.Partitions}
 		if k.member != nil {
 			request.Member = k.member.Name()
 		}

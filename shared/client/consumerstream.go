@@ -27,7 +27,8 @@ func (k *Consumer) RunSocket(ctx context.Context) error {
 
 // subscribe carries out subscriptions, as a member if it is to be one, until ctx ends or the error is final.
 func (k *Consumer) subscribe(ctx context.Context, once func(SubscribeOptions) error) error {
-	o := SubscribeOptions{MaxInFlight: min(k.options.Concurrency, mq.MaxBatchMessages), Lease: k.options.Lease, Name: k.options.Name}
+	o := SubscribeOptions{MaxInFlight: min(k.options.Concurrency, mq.MaxBatchMessages), Lease: k.options.Lease, Name: k.options.Name,
+		Partitions: k.options.Partitions}
 	if k.member != nil {
 		o.Member = k.member.Name()
 	}

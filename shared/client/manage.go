@@ -13,6 +13,8 @@ import (
 type Page struct {
 	Cursor string // NextCursor of the page before
 	Limit  int
+	// Partition is the only one to list of; for what a group holds, other lists refuse it.
+	Partition *uint32
 }
 
 func (p Page) query() url.Values {
@@ -22,6 +24,9 @@ func (p Page) query() url.Values {
 	}
 	if p.Limit > 0 {
 		q.Set("limit", strconv.Itoa(p.Limit))
+	}
+	if p.Partition != nil {
+		q.Set("partition", strconv.FormatUint(uint64(*p.Partition), 10))
 	}
 	return q
 }

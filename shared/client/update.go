@@ -15,16 +15,20 @@ import (
 // as often as Retry says, and then fails with precondition_failed. Start has no effect on a group that is
 // there.
 func (c *Client) UpdateGroup(ctx context.Context, topic, group string, change api.GroupInput) (api.Group, error) {
-	path := pathOf("topics", topic, "groups", group)
+	return update(ctx, c, pathOf("topics", topic, "groups", group), func(g *api.Group) any { return merged(&g.Settings, change) })
+}
+
+// update reads what is at path, and puts back what change makes of it if nobody else did meanwhile.
+func update[T any](ctx context.Context, c *Client, path string, change func(*T) any) (out T, err error) {
 	for attempt := 1; ; attempt++ {
-		var out api.Group
+		var now T
 		read := &call{method: http.MethodGet, path: path, header: http.Header{}, repeatable: true}
-		header, err := c.exchange(ctx, read, &out)
+		header, err := c.exchange(ctx, read, &now)
 		if err != nil {
 			return out, err
 		}
 		// A lost answer is not asked for again: by then the condition would no longer hold.
-		put, err := newCall(http.MethodPut, path, merged(&out.Settings, change), false)
+		put, err := newCall(http.MethodPut, path, change(&now), false)
 		if err != nil {
 			return out, err
 		}

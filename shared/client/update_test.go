@@ -42,3 +42,42 @@ func TestUpdateGroupKeepsWhatItDoesNotName(t *testing.T) {
 		t.Errorf("put\n %s\nwant\n %s", got[3].body, want)
 	}
 }
+
+// A change of a webhook leaves what it does not name; schedule and growing waits replace each other, and attempts that
+// followed a schedule follow the next one.
+func TestUpdateWebhookRetries(t *testing.T) {
+	seconds := func(n ...int) (out []api.Duration) {
+		for _, s := range n {
+			out = append(out, api.Duration(time.Duration(s)*time.Second))
+		}
+		return out
+	}
+	byDefault := mq.DefaultWebhookSettings().Retry // seven waits, eight attempts
+	byDefault.Schedule = seconds(1, 2)
+	byDefault.MaxAttempts = 3
+	chosen := byDefault
+	chosen.MaxAttempts = 7
+	grows := mq.DefaultWebhookSettings().Retry
+	grows.Schedule, grows.MaxAttempts = nil, 10
+	initial, seven := api.Duration(9*time.Second), 7
+	tests := []struct {
+		name   string
+		old    mq.WebhookRetry
+		change *api.WebhookRetryInput
+		want   string
+	}{
+		{"nothing", byDefault, nil, `{"schedule":["1s","2s"],"jitter":0.2,"max_attempts":3}`},
+		{"a schedule", byDefault, &api.WebhookRetryInput{Schedule: seconds(4)}, `{"schedule":["4s"],"jitter":0.2}`},
+		{"a schedule, attempts chosen before", chosen, &api.WebhookRetryInput{Schedule: seconds(4)}, `{"schedule":["4s"],"jitter":0.2,"max_attempts":7}`},
+		{"a schedule and attempts", byDefault, &api.WebhookRetryInput{Schedule: seconds(4), MaxAttempts: &seven}, `{"schedule":["4s"],"jitter":0.2,"max_attempts":7}`},
+		{"growing instead", byDefault, &api.WebhookRetryInput{Initial: &initial}, `{"initial":"9s","multiplier":3,"max":"12h","jitter":0.2}`},
+		{"growing otherwise", grows, &api.WebhookRetryInput{Initial: &initial}, `{"initial":"9s","multiplier":3,"max":"12h","jitter":0.2,"max_attempts":10}`},
+		{"a schedule instead", grows, &api.WebhookRetryInput{Schedule: seconds(4)}, `{"schedule":["4s"],"jitter":0.2,"max_attempts":10}`},
+	}
+	for _, tt := range tests {
+		got, err := json.Marshal(retries(&tt.old, tt.change))
+		if err != nil || string(got) != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}

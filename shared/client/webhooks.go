@@ -1,12 +1,16 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/mq"
 )
 
 func webhookPath(topic, webhook string, more ...string) string {
@@ -23,6 +27,84 @@ func (c *Client) CreateWebhook(ctx context.Context, topic, webhook string, in ap
 // the secret again, so it is not repeated unless in names one.
 func (c *Client) PutWebhook(ctx context.Context, topic, webhook string, in api.WebhookInput) (api.Webhook, error) {
 	return fetch[api.Webhook](ctx, c, http.MethodPut, webhookPath(topic, webhook), in, in.Secret != nil)
+}
+
+// WebhookChange is what UpdateWebhook changes: what is nil or empty stays. Headers replace those of the same name.
+type WebhookChange struct {
+	api.WebhookInput
+	// DropHeaders are names of headers that are sent no more.
+	DropHeaders []string
+}
+
+// UpdateWebhook changes the settings that change names and leaves the others, as UpdateGroup does; it fails with
+// webhook_not_found where none is. A schedule of retries takes the place of growing waits, and the other way round; where
+// the attempts were as many as a schedule has waits, and one, they follow it unless change says how many. Headers go to
+// another server only when their values are given again. Secret and Start can't be changed so.
+func (c *Client) UpdateWebhook(ctx context.Context, topic, webhook string, change WebhookChange) (api.Webhook, error) {
+	return update(ctx, c, webhookPath(topic, webhook), func(w *api.Webhook) any { return changed(&w.Settings, &change) })
+}
+
+// changed is the whole settings with the changes. The values of headers are not known here: what the server showed in
+// their stead keeps them.
+func changed(old *mq.WebhookSettings, change *WebhookChange) api.WebhookInput {
+	in := api.WebhookInput{URL: cmp.Or(change.URL, old.URL), Format: &old.Format, Headers: maps.Clone(old.Headers), Ordering: &old.Ordering,
+		MaxInFlight: &old.MaxInFlight, Rate: &old.Rate, Timeout: &old.Timeout, Retry: retries(&old.Retry, change.Retry),
+		Circuit:         &api.WebhookCircuitInput{Failures: &old.Circuit.Failures, Open: &old.Circuit.Open, MaxOpen: &old.Circuit.MaxOpen},
+		DeadLetterTopic: &old.DeadLetterTopic, AllowPrivate: &old.AllowPrivate, Secret: change.Secret, Start: change.Start}
+	if in.Headers == nil {
+		in.Headers = map[string]string{}
+	}
+	for _, name := range change.DropHeaders {
+		maps.DeleteFunc(in.Headers, func(have, _ string) bool { return strings.EqualFold(have, name) })
+	}
+	for name, value := range change.Headers {
+		maps.DeleteFunc(in.Headers, func(have, _ string) bool { return strings.EqualFold(have, name) })
+		in.Headers[name] = value
+	}
+	override(&in.Format, change.Format)
+	override(&in.Ordering, change.Ordering)
+	override(&in.MaxInFlight, change.MaxInFlight)
+	override(&in.Rate, change.Rate)
+	override(&in.Timeout, change.Timeout)
+	override(&in.DeadLetterTopic, change.DeadLetterTopic)
+	override(&in.AllowPrivate, change.AllowPrivate)
+	if n := change.Circuit; n != nil {
+		override(&in.Circuit.Failures, n.Failures)
+		override(&in.Circuit.Open, n.Open)
+		override(&in.Circuit.MaxOpen, n.MaxOpen)
+	}
+	return in
+}
+
+// retries is what a webhook waits after a change.
+func retries(old *mq.WebhookRetry, change *api.WebhookRetryInput) *api.WebhookRetryInput {
+	in := &api.WebhookRetryInput{Schedule: old.Schedule, Jitter: &old.Jitter, MaxAttempts: &old.MaxAttempts}
+	if len(old.Schedule) == 0 {
+		in.Initial, in.Multiplier, in.Max = &old.Initial, &old.Multiplier, &old.Max
+	}
+	if change == nil {
+		return in
+	}
+	scheduled := len(change.Schedule) > 0
+	grows := change.Initial != nil || change.Multiplier != nil || change.Max != nil
+	if (scheduled || grows) && len(old.Schedule) > 0 && old.MaxAttempts == len(old.Schedule)+1 {
+		in.MaxAttempts = nil
+	}
+	if scheduled {
+		in.Schedule, in.Initial, in.Multiplier, in.Max = change.Schedule, nil, nil, nil
+	}
+	if grows {
+		if !scheduled { // both at once is for the server to refuse
+			in.Schedule = nil
+		}
+		in.Initial, in.Multiplier, in.Max = &old.Initial, &old.Multiplier, &old.Max
+	}
+	override(&in.Initial, change.Initial)
+	override(&in.Multiplier, change.Multiplier)
+	override(&in.Max, change.Max)
+	override(&in.Jitter, change.Jitter)
+	override(&in.MaxAttempts, change.MaxAttempts)
+	return in
 }
 
 // Webhook describes one webhook.

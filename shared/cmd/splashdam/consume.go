@@ -20,6 +20,7 @@ type consumeCmd struct {
 	WebSocket bool          `name:"ws" help:"Follow over a WebSocket, and acknowledge on it."`
 	Max       int           `short:"n" default:"0" help:"Messages at most; 0: no bound."`
 	Partition *uint32       `help:"Read this partition only."`
+	Only      []uint32      `name:"partitions" help:"With --group: only from these, like 0,3."`
 	Archived  bool          `name:"include-archived" help:"Read what is in the archive too."`
 	From      string        `help:"Read from an offset (with --partition), a time (RFC 3339), earliest or latest."`
 	To        string        `help:"Read to an offset (with --partition), a time or latest."`
@@ -27,6 +28,8 @@ type consumeCmd struct {
 	ToTime    string        `help:"Read to a time (RFC 3339)."`
 	Raw       bool          `help:"Print values alone, a line each."`
 	Member    string        `help:"Join the group, which is assigned, under this name."`
+	Zone      string        `help:"Where the member runs; it gets partitions led there."`
+	TTL       time.Duration `name:"ttl" help:"How long a silent member stays, 2s to 5m (10s)."`
 	Exec      string        `help:"Run this command per message, value on stdin, MQ_ variables; exit 0 acknowledges it."`
 	// Concurrency is for --exec alone.
 	Concurrency int `default:"1" help:"Commands that --exec runs at once."`
@@ -40,8 +43,11 @@ func (c *consumeCmd) Run(s *session) error {
 	if c.Stream && c.WebSocket {
 		return wrongUsage("give --stream or --ws")
 	}
-	if c.Group == "" && (c.Member != "" || c.Exec != "") {
-		return wrongUsage("--member and --exec are for consuming with --group")
+	if c.Group == "" && (c.Member != "" || c.Exec != "" || c.Only != nil) {
+		return wrongUsage("--member, --exec and --partitions are for consuming with --group")
+	}
+	if c.Member == "" && (c.Zone != "" || c.TTL != 0) {
+		return wrongUsage("--zone and --ttl are a member's: they need --member")
 	}
 	if c.Group == "" {
 		o, err := c.range_()
@@ -51,7 +57,7 @@ func (c *consumeCmd) Run(s *session) error {
 		return read(s, p, c.Topic, o, c.Max)
 	}
 	if c.From != "" || c.To != "" || c.FromTime != "" || c.ToTime != "" || c.Partition != nil || c.Archived {
-		return wrongUsage("--from, --to, --from-time, --to-time, --partition and --include-archived are for reading without --group")
+		return wrongUsage("--from, --to, --from-time, --to-time, --partition and --include-archived are for reading without --group; with it there is --partitions")
 	}
 	switch {
 	case c.Exec != "" && (!c.Ack || c.Raw || c.Stream || c.WebSocket):
@@ -98,7 +104,7 @@ func (c *consumeCmd) receive(s *session, p *printer) error {
 	}
 	defer leave()
 	for left := c.Max; s.ctx.Err() == nil && (c.Max == 0 || left > 0); {
-		request := api.ReceiveRequest{Max: 100, Wait: api.Duration(time.Second), Lease: api.Duration(c.Lease), Consumer: consumerName}
+		request := api.ReceiveRequest{Max: 100, Wait: api.Duration(time.Second), Lease: api.Duration(c.Lease), Consumer: consumerName, Partitions: c.Only}
 		if member != nil {
 			request.Member, request.Consumer = c.Member, ""
 		}

@@ -21,7 +21,7 @@ func (c *consumeCmd) stream(s *session, p *printer) error {
 		return interruptedIsFine(s, err)
 	}
 	defer leave()
-	o := client.SubscribeOptions{Lease: c.Lease, Name: consumerName, MaxInFlight: pageLength(c.Max), Member: c.Member}
+	o := client.SubscribeOptions{Lease: c.Lease, Name: consumerName, MaxInFlight: pageLength(c.Max), Member: c.Member, Partitions: c.Only}
 	n := 0
 	if !c.WebSocket {
 		_, err := c.follow(s, p, s.client.Subscribe(s.ctx, c.Topic, c.Group, o), s.client.Settle, &n)

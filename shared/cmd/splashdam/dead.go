@@ -55,11 +55,12 @@ func (d *deadFlags) filter() api.DeadFilter {
 type deadList struct {
 	groupName `embed:""`
 	deadTimes `embed:""`
-	Limit     int `short:"n" default:"100" help:"Messages at most."`
+	Partition *uint32 `help:"Those of this partition only."`
+	Limit     int     `short:"n" default:"100" help:"Messages at most."`
 }
 
 func (d *deadList) Run(s *session) error {
-	return held(s, d.Limit, "no dead letters\n", func(p client.Page) (api.HeldList, error) {
+	return held(s, client.Page{Partition: d.Partition}, d.Limit, "no dead letters\n", func(p client.Page) (api.HeldList, error) {
 		ctx, cancel := s.call()
 		defer cancel()
 		return s.client.DeadMatching(ctx, d.Topic, d.Group, d.filter(), p)

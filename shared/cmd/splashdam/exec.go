@@ -41,12 +41,12 @@ func (c *consumeCmd) execute(s *session) error {
 	ctx, stop := context.WithCancel(s.ctx)
 	defer stop()
 	r := &runner{s: s, command: c.Exec, most: c.Max, stop: stop}
-	o := client.ConsumerOptions{Concurrency: c.Concurrency, Lease: c.Lease, Name: consumerName, Drain: time.Hour}
+	o := client.ConsumerOptions{Concurrency: c.Concurrency, Lease: c.Lease, Name: consumerName, Drain: time.Hour, Partitions: c.Only}
 	if !c.Follow {
 		o.Idle = time.Second
 	}
 	if c.Member != "" {
-		o.Name, o.Member = "", &client.MemberOptions{Name: c.Member, OnAssignment: s.assigned(c.Member)}
+		o.Name, o.Member = "", &client.MemberOptions{Name: c.Member, Zone: c.Zone, TTL: c.TTL, OnAssignment: s.assigned(c.Member)}
 	}
 	return interruptedIsFine(s, s.client.Consumer(c.Topic, c.Group, r.handle, o).Run(ctx))
 }

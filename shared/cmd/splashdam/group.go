@@ -241,21 +241,25 @@ type groupMessages struct {
 	groupName `embed:""`
 	State     string `enum:"ready,leased,waiting,parked,dead" default:"leased" help:"Which: ${enum}."`
 	Limit     int    `short:"n" default:"100" help:"Messages at most."`
+
+	Partition *uint32 `help:"Those of this partition only."`
 }
 
 func (g *groupMessages) Run(s *session) error {
 	none := "no messages are " + g.State + "; --state names another state\n"
-	return held(s, g.Limit, none, func(p client.Page) (api.HeldList, error) {
+	if g.Partition != nil {
+		none = fmt.Sprintf("no messages of partition %d are %s; --state names another state\n", *g.Partition, g.State)
+	}
+	return held(s, client.Page{Partition: g.Partition}, g.Limit, none, func(p client.Page) (api.HeldList, error) {
 		ctx, cancel := s.call()
 		defer cancel()
 		return s.client.GroupMessages(ctx, g.Topic, g.Group, g.State, p)
 	})
 }
 
-// held lists page after page up to limit.
-func held(s *session, limit int, none string, next func(client.Page) (api.HeldList, error)) error {
+// held lists page after page up to limit, beginning with the first one.
+func held(s *session, page client.Page, limit int, none string, next func(client.Page) (api.HeldList, error)) error {
 	all := api.HeldList{Messages: []api.HeldMessage{}}
-	page := client.Page{}
 	for len(all.Messages) < limit {
 		page.Limit = min(limit-len(all.Messages), 1000)
 		got, err := next(page)

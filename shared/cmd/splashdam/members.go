@@ -68,7 +68,7 @@ func (c *consumeCmd) join(s *session) (member *client.Member, leave func(), err 
 	if c.Member == "" {
 		return nil, func() {}, nil
 	}
-	member, err = s.client.Member(s.ctx, c.Topic, c.Group, api.JoinInput{Name: c.Member}, s.assigned(c.Member))
+	member, err = s.client.Member(s.ctx, c.Topic, c.Group, api.JoinInput{Name: c.Member, Zone: c.Zone, TTL: api.Duration(c.TTL)}, s.assigned(c.Member))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -31,14 +31,46 @@ func TestConsumeAsAMember(t *testing.T) {
 		"POST /v1/settle":                       `200 {"results":[{}]}`,
 		"DELETE " + base + "members/me":         `204 `,
 	}}
-	status, out, errOut := s.run(t, "", "consume", "t", "-g", "g", "--member", "me", "--raw")
+	status, out, errOut := s.run(t, "", "consume", "t", "-g", "g", "--member", "me", "--zone", "z1", "--ttl", "30s", "--partitions", "0,3", "--raw")
 	if status != exitOK || out != "hello\n" || !strings.Contains(errOut, "me owns partitions 0-1") {
 		t.Errorf("%d, %q, %q", status, out, errOut)
 	}
 	asked := strings.Join(s.asked, "\n")
-	for _, want := range []string{`"member":"me"`, `{"ack":["r1"]}`, "DELETE " + base + "members/me"} {
+	for _, want := range []string{`members {"name":"me","zone":"z1","ttl":"30s"}`, `"partitions":[0,3],"member":"me"`, `{"ack":["r1"]}`, "DELETE " + base + "members/me"} {
 		if !strings.Contains(asked, want) {
 			t.Errorf("no %q in\n%s", want, asked)
+		}
+	}
+}
+
+// --partitions and a member's settings reach every way of consuming; lists of what a group holds take one partition.
+func TestPartitionsOnTheirWay(t *testing.T) {
+	const base = "/v1/topics/t/groups/g/"
+	held := `200 {"messages":[{"id":"x","partition":3,"state":"dead"}]}`
+	s := &server{answers: map[string]string{
+		"POST " + base + "receive":      `200 {"messages":[]}`,
+		"POST " + base + "members":      `201 {"member":"me","ttl":"1m","assignment":[0],"generation":1}`,
+		"DELETE " + base + "members/me": `204 `,
+		"GET " + base + "stream?consumer=splashdam-cli&max_in_flight=1&partitions=0%2C3": "200 event: message\n" +
+			`data: {"id":"x","receipt":"r1","value":"v","encoding":"utf8"}` + "\n\n",
+		"POST /v1/settle": `200 {"results":[{}]}`,
+		"GET " + base + "messages?limit=100&partition=3&state=dead": held,
+		"GET " + base + "dead?limit=100&partition=3":                held,
+	}}
+	for _, args := range [][]string{
+		{"consume", "t", "-g", "g", "--partitions", "0,3", "--exec", "true", "--member", "me", "--ttl", "1m", "--zone", "z2"},
+		{"consume", "t", "-g", "g", "--partitions", "0,3", "--stream", "-n", "1"},
+		{"group", "messages", "t", "g", "--state", "dead", "--partition", "3"},
+		{"dead", "list", "t", "g", "--partition", "3"},
+	} {
+		if status, _, errOut := s.run(t, "", args...); status != exitOK {
+			t.Errorf("%v: %d, %s", args, status, errOut)
+		}
+	}
+	asked := strings.Join(s.asked, "\n")
+	for _, want := range []string{`"partitions":[0,3]`, `members {"name":"me","zone":"z2","ttl":"1m"}`} {
+		if !strings.Contains(asked, want) {
+			t.Errorf("no %s in\n%s", want, asked)
 		}
 	}
 }
@@ -72,6 +104,10 @@ func TestConsumeExec(t *testing.T) {
 		{"consume", "t", "-g", "g", "--exec", "true", "--concurrency", "0"},
 		{"consume", "t", "-g", "g", "--exec", "true", "--concurrency", "2", "--max", "3"},
 		{"consume", "t", "-g", "g", "--exec", "true", "--no-ack"},
+		{"consume", "t", "--partitions", "0"},
+		{"consume", "t", "-g", "g", "--zone", "z1"},
+		{"consume", "t", "-g", "g", "--ttl", "30s"},
+		{"consume", "t", "-g", "g", "--partition", "0"},
 	} {
 		if status, _, errOut := s.run(t, "", args...); status != exitUsage {
 			t.Errorf("%v: %d, %q", args, status, errOut)

@@ -13,6 +13,7 @@ type webhookCommands struct {
 	List     webhookList     `cmd:"" help:"List the webhooks of a topic."`
 	Describe webhookDescribe `cmd:"" help:"Show a webhook: state, lag, success rate, last errors."`
 	Create   webhookCreate   `cmd:"" help:"Make a webhook; shows its secret, once."`
+	Update   webhookUpdate   `cmd:"" help:"Change the settings that are named; secret and position stay."`
 	Test     webhookTest     `cmd:"" help:"Send a test event now and show what came back."`
 	Attempts webhookAttempts `cmd:"" help:"Show the newest attempts, or those of one message."`
 	Pause    webhookPause    `cmd:"" help:"Stop sending."`
@@ -26,62 +27,6 @@ type webhookCommands struct {
 type webhookName struct {
 	Topic   string `arg:"" help:"Topic."`
 	Webhook string `arg:"" help:"Webhook."`
-}
-
-type webhookCreate struct {
-	webhookName  `embed:""`
-	URL          string            `arg:"" help:"Where to send: https://… or http://…"`
-	Secret       *string           `help:"whsec_ and base64; a random one if left out."`
-	Format       *string           `enum:"standard,cloudevents" help:"Form of requests: ${enum}."`
-	Header       map[string]string `mapsep:"none" help:"A header of every request, name=value; may be repeated."`
-	Start        string            `help:"Where it begins: latest (default), earliest, or a time (RFC 3339)."`
-	Ordering     *string           `enum:"none,key" help:"Order: ${enum}."`
-	MaxInFlight  *int              `help:"Requests under way at once (64)."`
-	Rate         *float64          `help:"Requests a second."`
-	Attempt      *api.Duration     `name:"attempt-timeout" help:"How long the endpoint has for an answer (15s)."`
-	Schedule     []api.Duration    `help:"Waits after failed attempts: 5s,1m,30m."`
-	MaxAttempts  *int              `help:"Attempts before a message is dead; 0 for no limit."`
-	Failures     *int              `name:"circuit-failures" help:"Failures in a row that open the circuit (20); 0: never."`
-	DeadTopic    *string           `name:"dead-letter-topic" help:"Publish dead letters to this topic, too."`
-	AllowPrivate *bool             `help:"Let it reach loopback and private addresses."`
-}
-
-func (w *webhookCreate) input() (api.WebhookInput, error) {
-	in := api.WebhookInput{URL: w.URL, Secret: w.Secret, Format: w.Format, Headers: w.Header, Ordering: w.Ordering, MaxInFlight: w.MaxInFlight,
-		Rate: w.Rate, Timeout: w.Attempt, AllowPrivate: w.AllowPrivate,
-		DeadLetterTopic: w.DeadTopic}
-	if len(w.Schedule) > 0 || w.MaxAttempts != nil {
-		in.Retry = &api.WebhookRetryInput{Schedule: w.Schedule, MaxAttempts: w.MaxAttempts}
-	}
-	if w.Failures != nil {
-		in.Circuit = &api.WebhookCircuitInput{Failures: w.Failures}
-	}
-	switch w.Start {
-	case "":
-	case "earliest", "latest":
-		in.Start = &api.StartInput{At: w.Start}
-	default:
-		at, err := time.Parse(time.RFC3339, w.Start)
-		if err != nil {
-			return in, wrongUsage("--start is earliest, latest or a time like 2026-01-31T12:00:00Z, not %q", w.Start)
-		}
-		in.Start = &api.StartInput{At: "time", Time: at}
-	}
-	return in, nil
-}
-
-func (w *webhookCreate) Run(s *session) error {
-	in, err := w.input()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := s.call()
-	defer cancel()
-	out, err := s.client.CreateWebhook(ctx, w.Topic, w.Webhook, in)
-	if err != nil {
-		return err
-	}
-	return s.show(out, func() string { return renderWebhook(&out, s.width, s.painter()) })
 }
 
 type webhookDescribe struct {
@@ -257,8 +202,8 @@ func renderWebhook(w *api.Webhook, width int, paint painter) string {
 	rows = append(rows,
 		[2]string{"lag", fmt.Sprintf("%d%s (%d ready, %d in flight, %d waiting)", w.Lag, partial(w.Partial), w.Ready, w.InFlight, w.Waiting)},
 		[2]string{"dead", count(w.Dead)}, [2]string{"oldest", age(w.OldestAge)}, [2]string{"recent", recentText(&w.Recent)},
-		[2]string{"format", set.Format}, [2]string{"retries", retryText(w)},
-		[2]string{"limits", limitText(w)})
+		[2]string{"format", set.Format})
+	rows = append(rows, settingRows(set)...)
 	for _, k := range w.Secrets {
 		text := k.Fingerprint
 		if !k.Until.IsZero() {
@@ -288,30 +233,6 @@ func recentText(r *api.WebhookRecent) string {
 		return "no attempts within an hour"
 	}
 	return fmt.Sprintf("%.1f %% of %d attempts taken, since %s", 100**r.SuccessRate, r.Attempts, stamp(r.Since))
-}
-
-func retryText(w *api.Webhook) string {
-	r := &w.Settings.Retry
-	attempts := strconv.Itoa(r.MaxAttempts) + " attempts"
-	if r.MaxAttempts == 0 {
-		attempts = "no limit of attempts"
-	}
-	if len(r.Schedule) == 0 {
-		return fmt.Sprintf("%s, %s x %g, at most %s", attempts, r.Initial, r.Multiplier, r.Max)
-	}
-	waits := make([]string, len(r.Schedule))
-	for i, d := range r.Schedule {
-		waits[i] = d.String()
-	}
-	return attempts + ", after " + strings.Join(waits, ", ")
-}
-
-func limitText(w *api.Webhook) string {
-	text := fmt.Sprintf("%d in flight, %s an attempt", w.Settings.MaxInFlight, w.Settings.Timeout)
-	if w.Settings.Rate > 0 {
-		text += fmt.Sprintf(", %g a second", w.Settings.Rate)
-	}
-	return text
 }
 
 func renderAttempts(a *api.WebhookAttempts, width int, paint painter) string {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strconv"
@@ -40,6 +41,7 @@ recent      50.0 % of 2 attempts taken, since 2026-03-01 12:00:00.000
 format      standard
 retries     8 attempts, after 5s, 1m, 5m, 30m, 2h, 6h, 12h
 limits      64 in flight, 15s an attempt
+circuit     opens after 20 failures in a row, for 5s to 5m
 signs with  5d41402a
 served by   gateway-1: 2 partitions, circuit open until 2026-03-01 12:00:00.000
 
@@ -82,6 +84,48 @@ func TestWebhookCommands(t *testing.T) {
 	}
 	if status, _, errOut := s.run(t, "", "webhook", "create", "orders", "shop", "https://example.com/", "--start", "soon"); status != exitUsage {
 		t.Errorf("a bad start: %d %s", status, errOut)
+	}
+}
+
+// What a table of a webhook says of settings that are not what they mostly are.
+func TestWebhookSettingRows(t *testing.T) {
+	set := mq.DefaultWebhookSettings()
+	set.Rate, set.Ordering, set.DeadLetterTopic, set.AllowPrivate = 2.5, mq.OrderingKey, "failed", true
+	set.Headers = map[string]string{"X-B": "***", "X-A": "***"}
+	set.Retry.Schedule, set.Retry.MaxAttempts, set.Circuit.Failures = nil, 0, 0
+	same(t, pairs(settingRows(&set), 80), `
+retries       no limit of attempts, 5s x 3, at most 12h
+limits        64 in flight, 15s an attempt, 2.5 a second
+circuit       never opens
+headers       X-A, X-B
+order         by key
+dead letters  published to failed too
+reaches       loopback and private addresses too
+`)
+}
+
+func TestWebhookUpdate(t *testing.T) {
+	const hook = "/v1/topics/orders/webhooks/shop"
+	settings := mq.DefaultWebhookSettings()
+	settings.URL, settings.Headers = "https://example.com/", map[string]string{"A": "***", "B": "***"}
+	body, err := json.Marshal(api.Webhook{Name: "shop", Topic: "orders", Settings: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{answers: map[string]string{"GET " + hook: "200 " + string(body), "PUT " + hook: "200 " + string(body)}}
+	status, out, errOut := s.run(t, "", "webhook", "update", "orders", "shop", "--rate", "5", "--no-header", "b", "--header", "C=d,e", "--no-allow-private",
+		"--circuit-open", "9s", "--retry-jitter", "0.5", "--dead-letter-topic", "")
+	if status != exitOK || !strings.Contains(out, "circuit") {
+		t.Fatalf("%d %s %s", status, out, errOut)
+	}
+	want := `PUT ` + hook + ` {"url":"https://example.com/","format":"standard","headers":{"A":"***","C":"d,e"},"ordering":"none","max_in_flight":64,` +
+		`"rate":5,"timeout":"15s","retry":{"schedule":["5s","1m","5m","30m","2h","6h","12h"],"jitter":0.5,"max_attempts":8},` +
+		`"circuit":{"failures":20,"open":"9s","max_open":"5m"},"dead_letter_topic":"","allow_private":false}`
+	if got := s.asked[len(s.asked)-1]; got != want {
+		t.Errorf("asks\n%s, want\n%s", got, want)
+	}
+	if status, _, errOut := s.run(t, "", "webhook", "update", "orders", "shop"); status != exitUsage || !strings.Contains(errOut, "name at least one setting") {
+		t.Errorf("without a setting: %d %s", status, errOut)
 	}
 }
 
