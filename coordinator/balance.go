@@ -26,6 +26,7 @@ func (k *controller) wishes(ctx context.Context, heads []mq.Head, c *seal.Cluste
 		open[heads[i].Partition] = heads[i].Open
 	}
 	for p, m := range k.view.Moves() {
+		k.again = true // until it is over and forgotten
 		if s := open[p]; s != nil && s.ID == m.Segment && s.Leader.Store != m.To {
 			c.Prefer[p] = m.To
 		} else if s == nil || s.ID > m.Segment { // over: the segment was sealed
@@ -70,6 +71,7 @@ func (k *controller) leads(heads []mq.Head, c *seal.Cluster) []balance.Partition
 func (k *controller) forces(ctx context.Context, open map[mq.PartitionID]*mq.Segment, c *seal.Cluster) {
 	now := time.Now()
 	for p, f := range k.view.Forces() {
+		k.again = true // it ends with time, too
 		s, known := open[p]
 		switch {
 		case s != nil && f.Stands(s.ID, now) && f.Served: // its leader's

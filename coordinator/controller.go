@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -29,6 +30,46 @@ type controller struct {
 	suspect map[mq.StoreID]bool
 	// balanced is when leaders were spread last.
 	balanced time.Time
+	looked   looked
+	again    bool // something failed in this look that is to be tried again
+}
+
+// lookEvery is how often the controller looks through all partitions although nothing has changed and nothing is due. Longer than
+// balanceEvery, so that each of these looks may spread leaders.
+const lookEvery = balanceEvery + balanceEvery/20
+
+// looked is the last look through all partitions, and what it saw.
+type looked struct {
+	at      time.Time
+	version uint64 // of the view
+	suspect map[mq.StoreID]bool
+	due     int64 // when something should be looked at again; 0 for never
+}
+
+// rests says whether another look would see what the last one saw.
+func (k *controller) rests(now time.Time) bool {
+	k.refresh(now)
+	was := &k.looked
+	return was.version == k.view.Version() && maps.Equal(was.suspect, k.suspect) && now.Sub(was.at) < lookEvery &&
+		(was.due == 0 || now.UnixNano() < was.due)
+}
+
+// look looks through everything; more says that it should be called again at once.
+func (k *controller) look(ctx context.Context) (more bool) {
+	// The version comes first: what changes from here on is for the next look.
+	now := looked{at: time.Now(), version: k.view.Version(), suspect: k.suspect}
+	k.again = false
+	k.topics(ctx)
+	if more, now.due = k.partitions(ctx); k.again {
+		if soon := time.Now().Add(idle).UnixNano(); now.due == 0 || soon < now.due {
+			now.due = soon
+		}
+	}
+	if more {
+		now.due = 1
+	}
+	k.looked = now
+	return more
 }
 
 // control runs the controller's loops until ctx ends, which is when the lease does.
@@ -102,13 +143,11 @@ func (k *controller) run(ctx context.Context, changes, looks <-chan struct{}) {
 			k.pulse(ctx)
 			asked, pulsed = false, time.Now()
 		}
-		k.topics(ctx)
-		more, due := k.partitions(ctx)
-		if more {
+		if !k.rests(time.Now()) && k.look(ctx) {
 			continue // a full batch: the rest is as urgent
 		}
 		wait := idle
-		if due > 0 {
+		if due := k.looked.due; due > 0 {
 			wait = max(5*time.Millisecond, min(idle, time.Until(time.Unix(0, due))))
 		}
 		if asked {

@@ -21,6 +21,7 @@ type repairs struct {
 	watched map[mq.StoreID]bool
 	busy    bool
 	listed  time.Time
+	version uint64 // of the view of which watched holds what heads name
 }
 
 // repairAll is how often sealed segments are listed although nothing seems to be missing.
@@ -38,13 +39,9 @@ func (c *Coordinator) repair(ctx context.Context) {
 // look lists the sealed segments if that may be of use, and makes one change to each that needs one.
 func (r *repairs) look(ctx context.Context, now time.Time) error {
 	alive := r.alive()
-	heads := r.view.AllHeads()
-	for _, h := range heads {
-		if h.Last != nil {
-			for _, x := range h.Last.Replicas {
-				r.watched[x.Store] = true
-			}
-		}
+	if version := r.view.Version(); version != r.version {
+		r.version = version
+		r.watchHeads()
 	}
 	for store := range r.watched {
 		if _, ok := alive[store]; ok {
@@ -58,7 +55,7 @@ func (r *repairs) look(ctx context.Context, now time.Time) error {
 	}
 	c := r.cluster(alive, now)
 	var all []mq.Segment
-	for _, h := range heads {
+	for _, h := range r.view.AllHeads() {
 		if h.Last != nil {
 			all = append(all, *h.Last)
 		}
@@ -100,6 +97,17 @@ func (r *repairs) look(ctx context.Context, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// watchHeads notes which stores are named in the heads.
+func (r *repairs) watchHeads() {
+	for _, h := range r.view.AllHeads() {
+		if h.Last != nil {
+			for _, x := range h.Last.Replicas {
+				r.watched[x.Store] = true
+			}
+		}
+	}
 }
 
 // alive are the registered nodes that may take segments.

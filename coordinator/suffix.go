@@ -20,6 +20,7 @@ func (k *controller) suffixes(ctx context.Context, heads []mq.Head, c *seal.Clus
 			nodes = k.takers(c)
 		}
 		if err := k.copyAtOnce(ctx, h.Last, nodes, c); err != nil {
+			k.again = true
 			k.log.Warn("the last segment could not be given another holder", "partition", h.Partition, "err", err)
 		}
 	}

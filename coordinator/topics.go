@@ -11,6 +11,9 @@ import (
 // topics makes the partitions that topics want, and removes the keys of deleted topics.
 func (k *controller) topics(ctx context.Context) {
 	for _, t := range k.view.Topics() {
+		if k.whole(&t) {
+			continue
+		}
 		have := max(uint32(len(k.view.Heads(t.ID))), k.made[t.ID])
 		if have >= t.Settings.Partitions {
 			continue
@@ -32,16 +35,27 @@ func (k *controller) topics(ctx context.Context) {
 		if err == nil {
 			k.made[t.ID] = t.Settings.Partitions // the view shows them a little later
 		} else if !mqerr.Is(err, mqerr.TopicNotFound) && ctx.Err() == nil {
+			k.again = true
 			k.log.Warn("making partitions; it will be tried again", "topic", t.Name, "err", err)
 		}
 	}
 	for _, t := range k.view.DeletedTopics() {
 		delete(k.made, t.ID)
-		if len(k.view.Heads(t.ID)) == 0 && len(k.view.Groups(t.ID)) == 0 {
+		if _, any := k.view.Head(mq.PartitionID{Topic: t.ID}); !any && len(k.view.Groups(t.ID)) == 0 {
 			continue
 		}
 		if err := k.store.ForgetTopic(ctx, t.ID); err != nil && ctx.Err() == nil {
+			k.again = true
 			k.log.Warn("removing the keys of a deleted topic; it will be tried again", "topic", t.Name, "err", err)
 		}
 	}
+}
+
+// whole says whether a topic has its partitions. They are made in order, so that the last one tells.
+func (k *controller) whole(t *meta.Topic) bool {
+	if t.Settings.Partitions == 0 {
+		return true
+	}
+	_, ok := k.view.Head(mq.PartitionID{Topic: t.ID, Number: t.Settings.Partitions - 1})
+	return ok
 }

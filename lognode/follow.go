@@ -4,31 +4,30 @@ import (
 	"context"
 	"time"
 
+	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 )
+
+// followAll is how often all heads are looked at although none has changed.
+const followAll = time.Minute
 
 // follow passes on what etcd says: heads to their partitions, nodes to the peers.
 func (n *Node) follow() {
 	changes, cancel := n.view.Subscribe()
 	defer cancel()
+	feed := n.view.FollowHeads()
+	defer feed.Close()
 	seen := map[mq.PartitionID]int64{}
 	complain := time.NewTicker(staleGrace)
 	defer complain.Stop()
+	all := time.Now().Add(followAll)
 	for {
 		n.peers.update(n.view.Nodes())
-		var fresh []mq.Head
-		for _, h := range n.view.HeadsOf(n.store.Identity().Store) {
-			if seen[h.Partition] < h.Revision && n.follows(&h) {
-				seen[h.Partition] = h.Revision
-				n.partition(h.Partition).SetHead(h)
-				n.toCopy(&h)
-				fresh = append(fresh, h)
-			}
+		heads := append(feed.Take(), n.headsOfMade()...)
+		if now := time.Now(); now.After(all) {
+			heads, all = n.view.AllHeads(), now.Add(followAll)
 		}
-		if err := n.store.SetAllNamed(fresh); err != nil {
-			n.log.Error("what etcd named could not be remembered", "err", err)
-		}
-		n.left(seen)
+		n.take(heads, seen)
 		n.complainOfStale()
 		select {
 		case <-changes:
@@ -39,49 +38,106 @@ func (n *Node) follow() {
 	}
 }
 
-// left tells partitions whose head does not name this node any more.
-func (n *Node) left(seen map[mq.PartitionID]int64) {
-	for _, p := range n.all() {
-		if h, ok := n.view.Head(p.ID()); ok && seen[p.ID()] < h.Revision {
-			if !n.follows(&h) {
-				continue
-			}
-			seen[p.ID()] = h.Revision
-			p.SetHead(h)
+// take passes heads on that are newer than what was seen: those that name this node, and those of partitions that it
+// knows, which may name it no more.
+func (n *Node) take(heads []mq.Head, seen map[mq.PartitionID]int64) {
+	id := n.store.Identity().Store
+	var named []mq.Head
+	for i := range heads {
+		h := &heads[i]
+		mine := h.Open != nil && h.Open.ReplicaIndex(id) >= 0 || h.Last != nil && h.Last.Holds(id)
+		if seen[h.Partition] >= h.Revision || !mine && n.known(h.Partition) == nil || !n.follows(h) {
+			continue
+		}
+		seen[h.Partition] = h.Revision
+		n.partition(h.Partition).SetHead(*h)
+		if mine {
+			named = append(named, *h)
 		}
 	}
+	if err := n.store.SetAllNamed(named); err != nil {
+		n.log.Error("what etcd named could not be remembered", "err", err)
+	}
+}
+
+// headsOfMade are the heads of the partitions that were made here since it was asked last: they may have been seen, and
+// passed over, before.
+func (n *Node) headsOfMade() (out []mq.Head) {
+	n.mu.Lock()
+	made := n.made
+	n.made = nil
+	n.mu.Unlock()
+	for _, p := range made {
+		if h, ok := n.view.Head(p); ok {
+			out = append(out, h)
+		}
+	}
+	return out
 }
 
 const (
 	// tidyEvery is how often a node looks for segments that nobody needs.
 	tidyEvery = 5 * time.Second
+	// tidyAll is how often it looks through all that it has; in between only while there is something to expect.
+	tidyAll = 30 * time.Second
 	// tidyAge is how old a segment that etcd does not name must be before etcd is asked about it.
 	tidyAge = 30 * time.Second
 )
+
+// tidied is what the last look through everything saw.
+type tidied struct {
+	unnamed  map[mq.SegmentID]time.Time // segments that etcd does not name, since when or since it was asked
+	deleted  int                        // deleted topics; their number only rises
+	settings int64                      // the newest revision of a topic
+	again    time.Time
+}
 
 // tidy removes the segments of deleted topics and segments that this node need not hold (rule R5), and has leaders
 // look at retention.
 func (n *Node) tidy() {
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
-	unnamed := map[mq.SegmentID]time.Time{}
+	was := tidied{unnamed: map[mq.SegmentID]time.Time{}}
 	for {
 		select {
-		case <-tick.C:
-			n.dropDeleted()
-			n.dropUnnamed(unnamed)
-			for _, p := range n.all() {
-				p.Retain()
-			}
+		case now := <-tick.C:
+			n.tidyOnce(&was, now)
 		case <-n.ctx.Done():
 			return
 		}
 	}
 }
 
-func (n *Node) dropDeleted() {
+func (n *Node) tidyOnce(was *tidied, now time.Time) {
+	deleted := n.view.DeletedTopics()
+	if len(deleted) != was.deleted || len(was.unnamed) > 0 || !now.Before(was.again) {
+		was.deleted, was.again = len(deleted), now.Add(tidyAll)
+		if !n.dropDeleted(deleted) {
+			was.again = now // again with the next tick
+		}
+		n.dropUnnamed(was.unnamed)
+	}
+	settings := int64(0)
+	for _, t := range n.view.Topics() {
+		settings = max(settings, t.Revision)
+	}
+	for _, p := range n.all() {
+		if settings != was.settings {
+			p.Retain()
+		} else {
+			p.RetainDue(now)
+		}
+	}
+	was.settings = settings
+}
+
+// dropDeleted is false if something is still to be removed.
+func (n *Node) dropDeleted(topics []meta.Topic) bool {
+	if len(topics) == 0 {
+		return true
+	}
 	deleted := map[mq.TopicID]bool{}
-	for _, t := range n.view.DeletedTopics() {
+	for _, t := range topics {
 		deleted[t.ID] = true
 	}
 	var ids []mq.SegmentID
@@ -98,16 +154,19 @@ func (n *Node) dropDeleted() {
 			p.Close()
 		}
 	}
-	n.remove(ids)
+	return n.remove(ids)
 }
 
-func (n *Node) remove(ids []mq.SegmentID) {
+// remove is false if it failed.
+func (n *Node) remove(ids []mq.SegmentID) bool {
 	if len(ids) == 0 {
-		return
+		return true
 	}
-	if err := n.store.RemoveSegments(ids); err != nil {
+	err := n.store.RemoveSegments(ids)
+	if err != nil {
 		n.log.Error("segments could not be removed", "segments", ids, "err", err)
 	}
+	return err == nil
 }
 
 // dropUnnamed is rule R5: an unnamed segment goes only when a linearizable read shows the partition's key

@@ -51,9 +51,9 @@ type Node struct {
 
 	mu         sync.Mutex
 	partitions map[mq.PartitionID]*replica.Partition
-	streams    uint64 // the last gateway stream's number
+	made       []mq.PartitionID // since follow looked last, which is every few seconds
+	streams    uint64           // the last gateway stream's number
 	repairing  map[mq.SegmentID]bool
-	copies     chan struct{} // capacity 1: a segment is to be copied at once
 	// stale is of which partitions etcd says less than this store has seen, since when; zero once that was said aloud.
 	// follow's goroutine owns it.
 	stale map[mq.PartitionID]time.Time
@@ -73,7 +73,7 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger, reg prometheus.Reg
 		return nil, fmt.Errorf("lognode: %w", err)
 	}
 	n := &Node{cfg: cfg, log: log.With("node", cfg.Name), partitions: map[mq.PartitionID]*replica.Partition{},
-		failed: make(chan error, 1), repairing: map[mq.SegmentID]bool{}, stale: map[mq.PartitionID]time.Time{}, copies: make(chan struct{}, 1)}
+		failed: make(chan error, 1), repairing: map[mq.SegmentID]bool{}, stale: map[mq.PartitionID]time.Time{}}
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if err := n.start(ctx, reg); err != nil {
 		return nil, errors.Join(fmt.Errorf("lognode %s: %w", cfg.Name, err), n.close(context.WithoutCancel(ctx)))
@@ -184,6 +184,7 @@ func (n *Node) partition(id mq.PartitionID) *replica.Partition {
 	if p == nil {
 		p = replica.New(n.env, id)
 		n.partitions[id] = p
+		n.made = append(n.made, id)
 	}
 	return p
 }

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// repairLast is how often a node compares its copies of each partition's last sealed segment with etcd,
-	// repairAll how often those of all sealed segments.
+	// repairLast is how often a node compares its copies of partitions' last sealed segments with etcd where a head has
+	// changed or a copy was found damaged, repairAll how often those of all sealed segments.
 	repairLast = 2 * time.Second
 	repairAll  = 30 * time.Second
 	// repairBytes is how many bytes a second a node takes from others for repairs.
@@ -26,6 +26,10 @@ func (n *Node) repair() {
 	taken := func(ctx context.Context, bytes int) error { return limit.WaitN(ctx, min(bytes, 4*repairBytes)) }
 	tick := time.NewTicker(repairLast)
 	defer tick.Stop()
+	feed := n.view.FollowHeads()
+	defer feed.Close()
+	last := map[mq.PartitionID]bool{} // of which the last sealed segment may not be whole here
+	damages := n.store.Damages()
 	all := time.Now().Add(repairLast) // the first full look comes soon after the start
 	for {
 		select {
@@ -33,11 +37,14 @@ func (n *Node) repair() {
 		case <-n.ctx.Done():
 			return
 		}
-		for _, h := range n.view.HeadsOf(n.store.Identity().Store) {
-			if h.Last != nil {
-				n.repairOne(h.Last, taken)
-			}
+		heads, found := feed.Take(), n.store.Damages()
+		if found != damages || !time.Now().Before(all) {
+			heads, damages = n.view.HeadsOf(n.store.Identity().Store), found
 		}
+		for i := range heads {
+			last[heads[i].Partition] = true
+		}
+		n.repairHeads(last, taken)
 		if time.Now().Before(all) {
 			continue
 		}
@@ -70,37 +77,54 @@ func (n *Node) repair() {
 	}
 }
 
+// repairHeads makes the copies of partitions' last sealed segments whole, and takes those out of the list that are.
+func (n *Node) repairHeads(list map[mq.PartitionID]bool, taken func(context.Context, int) error) {
+	for p := range list {
+		if h, ok := n.view.Head(p); !ok || h.Last == nil || n.repairOne(h.Last, taken) {
+			delete(list, p)
+		}
+	}
+}
+
 // copyAtOnce copies the last sealed segments that this node is to take over, without a rate: their partitions may be
 // waiting for it (replication.md step 6).
 func (n *Node) copyAtOnce() {
 	unlimited := func(context.Context, int) error { return nil }
+	changes, cancel := n.view.Subscribe()
+	defer cancel()
+	feed := n.view.FollowHeads()
+	defer feed.Close()
+	lacking := map[mq.PartitionID]bool{}
 	tick := time.NewTicker(repairLast) // what could not be copied when the word came
 	defer tick.Stop()
 	for {
+		look := false
 		select {
-		case <-n.copies:
+		case <-changes:
 		case <-tick.C:
+			look = true
 		case <-n.ctx.Done():
 			return
 		}
-		id := n.store.Identity().Store
-		for _, h := range n.view.HeadsOf(id) {
-			if h.Last != nil && len(h.Last.Adding) > 0 && h.Last.ReplicaIndex(id) < 0 {
+		for _, h := range feed.Take() {
+			if n.toCopy(&h) {
+				lacking[h.Partition], look = true, true
+			}
+		}
+		for p := range lacking {
+			if h, ok := n.view.Head(p); !ok || !n.toCopy(&h) {
+				delete(lacking, p)
+			} else if look {
 				n.repairOne(h.Last, unlimited)
 			}
 		}
 	}
 }
 
-// toCopy tells copyAtOnce of a head.
-func (n *Node) toCopy(h *mq.Head) {
-	if id := n.store.Identity().Store; h.Last == nil || !h.Last.Holds(id) || h.Last.ReplicaIndex(id) >= 0 {
-		return
-	}
-	select {
-	case n.copies <- struct{}{}:
-	default:
-	}
+// toCopy says whether this node is to take over a partition's last sealed segment.
+func (n *Node) toCopy(h *mq.Head) bool {
+	id := n.store.Identity().Store
+	return h.Last != nil && h.Last.Holds(id) && h.Last.ReplicaIndex(id) < 0
 }
 
 // claim takes a segment's copy for one of the loops that repair; false if another one is at it.
@@ -120,21 +144,28 @@ func (n *Node) unclaim(id mq.SegmentID) {
 	delete(n.repairing, id)
 }
 
-func (n *Node) repairOne(s *mq.Segment, taken func(context.Context, int) error) {
+// repairOne makes one copy whole, and says whether there is nothing left to do about it: where this node is only to
+// become a replica it goes on to say that it has the copy until etcd lists it.
+func (n *Node) repairOne(s *mq.Segment, taken func(context.Context, int) error) (over bool) {
 	id := n.store.Identity().Store
-	if !s.Holds(id) || n.ctx.Err() != nil || !n.claim(s.ID) {
-		return
+	if !s.Holds(id) {
+		return true
+	}
+	if n.ctx.Err() != nil || !n.claim(s.ID) {
+		return false
 	}
 	defer n.unclaim(s.ID)
 	if !replica.Resident(n.store, s) {
 		n.log.Info("repairing a copy", "segment", s.ID, "partition", s.Partition, "end", s.End)
 		if err := n.partition(s.Partition).Repair(n.ctx, s, taken); err != nil {
 			n.log.Warn("a copy could not be repaired yet", "segment", s.ID, "err", err)
-			return
+			return false
 		}
 		n.log.Info("a copy is whole again", "segment", s.ID)
 	}
 	if s.ReplicaIndex(id) < 0 {
 		n.wants.copied(s.ID)
+		return false
 	}
+	return true
 }

@@ -106,8 +106,13 @@ func (w *wants) run() {
 		case <-w.n.ctx.Done():
 			return
 		}
+		began := time.Now()
 		report, text := w.report()
 		if text == said {
+			// With many partitions a look takes milliseconds, and changes come in swarms: a tenth of a core at most is for this.
+			if !w.pause(10 * time.Since(began)) {
+				return
+			}
 			continue
 		}
 		if err := w.write(&lease, report); err != nil {
@@ -117,14 +122,22 @@ func (w *wants) run() {
 			said = text
 			w.n.bus.Look("report of " + w.n.cfg.Name)
 		}
-		pause := time.NewTimer(time.Second)
-		select {
-		case <-pause.C:
-		case <-w.n.ctx.Done():
-			pause.Stop()
+		if !w.pause(time.Second) {
 			return
 		}
 		w.again()
+	}
+}
+
+// pause is false when the node ended.
+func (w *wants) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-w.n.ctx.Done():
+		return false
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,16 +89,30 @@ func (m *many) cluster() (out api.Cluster) {
 	return out
 }
 
-// processor is the processor time that all processes of the cluster have had; 0 where the system does not tell.
-func (m *many) processor() (all time.Duration) {
+// processor is the processor time that each process of the cluster has had; 0 where the system does not tell.
+func (m *many) processor() map[string]time.Duration {
+	each := map[string]time.Duration{}
 	for _, members := range [][]*Member{m.c.coordinators, m.c.nodes, m.c.gateways} {
 		for _, x := range members {
 			if run, ok := x.run.(*process); ok {
-				all += processorOf(run.cmd.Process.Pid)
+				each[x.Name()] = processorOf(run.cmd.Process.Pid)
 			}
 		}
 	}
-	return all
+	return each
+}
+
+// rest waits a while in which nothing happens, and logs what share of a core that takes, of all processes and of each.
+func (m *many) rest(d time.Duration) {
+	before := m.processor()
+	<-time.After(d)
+	all, each := 0.0, []string{}
+	for name, used := range m.processor() {
+		share := 100 * float64(used-before[name]) / float64(d)
+		all, each = all+share, append(each, fmt.Sprintf("%s %.1f", name, share))
+	}
+	slices.Sort(each)
+	m.t.Logf("while nothing happens: %.1f %% of a core over %s (%s)", all, d, strings.Join(each, ", "))
 }
 
 // processorOf reads the system's account of a process, in ticks of 10 ms.
@@ -124,9 +139,7 @@ func TestEndNodeOfManyPartitionsDies(t *testing.T) {
 	m.publishAll("before")
 	t.Logf("%d partitions in %d topics made, and one message in each, after %s", *manyPartitions, len(m.topics), time.Since(began).Round(10*time.Millisecond))
 	if *manyPartitions >= perTopic {
-		rest, used := 20*time.Second, m.processor()
-		<-time.After(rest)
-		t.Logf("while nothing happens: %.1f %% of a core over %s", 100*float64(m.processor()-used)/float64(rest), rest)
+		m.rest(30 * time.Second)
 	}
 	dead := c.Node(1)
 	led := 0

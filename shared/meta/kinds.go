@@ -134,11 +134,13 @@ func (d *data) headKind() *kind {
 			}
 			h.Revision = revision
 			d.heads[h.Partition] = h
+			d.headChanged(h.Partition)
 			return nil
 		},
 		unset: func(rest string) {
 			if p, ok := parsePartition(rest); ok {
 				delete(d.heads, p)
+				d.headChanged(p)
 			}
 		},
 	}

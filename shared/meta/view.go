@@ -27,6 +27,7 @@ type View struct {
 	data    data
 	subs    map[chan struct{}]struct{}
 	missing int // prefixes not listed yet
+	version uint64
 }
 
 // data is what the keys say, indexed for the questions that are asked; guarded by View.mu.
@@ -43,6 +44,7 @@ type data struct {
 	topicNames   map[mq.TopicID]string
 	deleted      map[mq.TopicID]Topic
 	heads        map[mq.PartitionID]mq.Head
+	feeds        map[*HeadFeed]struct{}
 	groups       map[groupRef]Group
 	groupRefs    map[mq.GroupID]groupRef
 	topicGroups  map[mq.TopicID]map[string]struct{}
@@ -72,7 +74,7 @@ func NewView(s *Store, log *slog.Logger, options ...ViewOption) *View {
 			webhooks: map[string]Webhook{},
 			nodes:    map[string]Node{}, gateways: map[string]Gateway{}, coordinators: map[string]Coordinator{},
 			reports: map[string]Report{}, topics: map[string]Topic{}, topicNames: map[mq.TopicID]string{},
-			deleted: map[mq.TopicID]Topic{}, heads: map[mq.PartitionID]mq.Head{}, groups: map[groupRef]Group{},
+			deleted: map[mq.TopicID]Topic{}, heads: map[mq.PartitionID]mq.Head{}, feeds: map[*HeadFeed]struct{}{}, groups: map[groupRef]Group{},
 			groupRefs: map[mq.GroupID]groupRef{}, topicGroups: map[mq.TopicID]map[string]struct{}{}, secrets: map[uint32][]byte{},
 		},
 	}
@@ -130,6 +132,7 @@ func (v *View) WaitFor(ctx context.Context, ok func(v *View) bool) error {
 
 // notify wakes all subscribers; the caller holds v.mu.
 func (v *View) notify() {
+	v.version++
 	for c := range v.subs {
 		select {
 		case c <- struct{}{}:

@@ -123,6 +123,8 @@ type Partition struct {
 	events []func()
 	closed bool
 	wake   chan struct{} // capacity 1
+	// rest is until when Retain has nothing to do here, in Unix nanoseconds; 0 after anything happened.
+	rest atomic.Int64
 
 	done   chan struct{}
 	ctx    context.Context
@@ -139,6 +141,8 @@ type Partition struct {
 	pushes  map[uint64]Push // ways to the gateways whose accounts lease here, by stream
 	// retaining: the chain is being shortened in etcd.
 	retaining bool
+	// restful is what Retain makes of rest, 0 in a round of events without it.
+	restful int64
 	// followed is when a gateway last asked for readers at the end, toldEnd the end that they were woken for.
 	followed time.Time
 	toldEnd  uint64
@@ -204,6 +208,8 @@ func (p *Partition) run() {
 		batch, p.events = p.events, batch[:0]
 		closed := p.closed
 		p.mu.Unlock()
+		p.rest.Store(0)
+		p.restful = 0
 		for i, event := range batch {
 			event()
 			batch[i] = nil
@@ -211,6 +217,9 @@ func (p *Partition) run() {
 		}
 		p.flush()
 		p.announce()
+		if len(batch) == 1 { // it was Retain, and nothing else happened
+			p.rest.Store(p.restful)
+		}
 		if closed {
 			return
 		}

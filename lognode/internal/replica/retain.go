@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/segment"
@@ -25,6 +26,9 @@ func (p *Partition) Retain() {
 	p.post(func() {
 		l := p.lead
 		t, ok := p.env.Chain.Topic(p.id.Topic)
+		if l == nil {
+			p.restful = math.MaxInt64
+		}
 		if l == nil || !l.serving || !ok {
 			return
 		}
@@ -35,12 +39,17 @@ func (p *Partition) Retain() {
 		if p.retaining && !p.env.Store.PublishAllowed() {
 			l.shelf.hurry(time.Now())
 		}
-		if p.retaining || len(l.chain) < 2 {
+		if p.retaining {
+			return
+		}
+		if len(l.chain) < 2 {
+			p.rests(l, t.Settings.Retention)
 			return
 		}
 		s := &l.chain[0]
 		over := p.overBytes(l, t.Settings)
 		if !over && !p.expired(l, s, t.Settings.Retention) {
+			p.rests(l, t.Settings.Retention)
 			return
 		}
 		if keeper := p.keeper(l, s, t.Settings.Retention); keeper != "" {
@@ -65,6 +74,15 @@ func (p *Partition) Retain() {
 	})
 }
 
+// RetainDue is Retain for who calls it every few seconds at any number of partitions: while nothing happens to a partition
+// it costs nothing, but for a look once a minute. What Retain asks of others (settings, the topic) is not followed
+// here: who knows that it changed calls Retain.
+func (p *Partition) RetainDue(now time.Time) {
+	if now.UnixNano() >= p.rest.Load() {
+		p.Retain()
+	}
+}
+
 // lateAfter is how long a follower may lack what its leader has before it is to be replaced (replication.md, seal iii).
 const lateAfter = 10 * time.Second
 
@@ -86,14 +104,40 @@ func (p *Partition) tellLate(l *leadership) {
 // rollByAge makes sure that retention by time finds whole segments to remove: one that is older than an eighth of it
 // rolls, unless it is empty.
 func (p *Partition) rollByAge(l *leadership, r mq.Retention) {
-	age := rollMost
-	if r.Time > 0 {
-		age = min(age, time.Duration(r.Time)/8)
-	}
-	if !l.asked && l.messages && time.Since(l.began) >= age {
+	if !l.asked && l.messages && time.Since(l.began) >= rollAge(r) {
 		l.asked = true
 		p.env.WantSeal(l.seg.Segment().ID, "roll by age")
 	}
+}
+
+// rollAge is how old a segment with messages becomes.
+func rollAge(r mq.Retention) time.Duration {
+	if r.Time > 0 {
+		return min(rollMost, time.Duration(r.Time)/8)
+	}
+	return rollMost
+}
+
+// restMost is how long a leader to whom nothing happens is left alone: keys leave the window meanwhile, and keep their
+// memory that long.
+const restMost = time.Minute
+
+// rests says that there is nothing for Retain until something happens here, or its segment is old enough to roll. Not
+// while a follower lacks something: for how long is seen by looking.
+func (p *Partition) rests(l *leadership, r mq.Retention) {
+	if l.late {
+		return
+	}
+	for _, f := range l.followers {
+		if f != nil && !f.Whole(l.seg.Next()) {
+			return
+		}
+	}
+	until := time.Now().Add(restMost)
+	if roll := l.began.Add(rollAge(r)); !l.asked && l.messages && roll.Before(until) {
+		until = roll
+	}
+	p.restful = until.UnixNano()
 }
 
 // overBytes says whether the partition holds more than its share of the topic's limit.

@@ -101,5 +101,8 @@ func (f *Follower) Lag(now int64, next mq.Position) int64 {
 	return now - f.since
 }
 
+// Whole says whether the follower has everything below next.
+func (f *Follower) Whole(next mq.Position) bool { return !f.acked.Before(next) }
+
 // InFlight is how many bytes are sent and not acknowledged.
 func (f *Follower) InFlight() int { return f.bytes }

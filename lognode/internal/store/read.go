@@ -167,6 +167,7 @@ func (s *Store) damage(id mq.SegmentID, err error) error {
 		return err
 	}
 	g.damaged = true
+	s.damages.Add(1)
 	gen := g.facts.gen
 	s.mu.Unlock()
 	s.log.Error("segment is damaged", "segment", id, "error", err)

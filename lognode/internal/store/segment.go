@@ -126,6 +126,10 @@ func (s *Store) Segments() []SegmentInfo {
 	return list
 }
 
+// Damages is how many segments reads have found damaged since the start: another number says that some copy may need to
+// be mended.
+func (s *Store) Damages() uint64 { return s.damages.Load() }
+
 // Segment looks one replica up; false means that the store does not know it, which is not the same as empty.
 func (s *Store) Segment(id mq.SegmentID) (SegmentInfo, bool) {
 	s.mu.RLock()

@@ -56,7 +56,8 @@ type Store struct {
 	nextReady  chan struct{}      // capacity 1: next was set
 	committed  chan struct{}      // closed when the committer ended
 	background sync.WaitGroup
-	closing    atomic.Bool // set before the volumes are closed for good
+	damages    atomic.Uint64 // segments that reads found damaged
+	closing    atomic.Bool   // set before the volumes are closed for good
 	closeOnce  sync.Once
 	closeErr   error
 }

@@ -1,0 +1,60 @@
+package meta
+
+import "github.com/splashdam/splashdam/shared/mq"
+
+// HeadFeed tells its owner which partitions' heads have changed, so that nobody looks through all of them to find that
+// out: with ten thousand partitions, of which one changes now and then, that is what an idle process would do most.
+type HeadFeed struct {
+	v       *View
+	changed map[mq.PartitionID]struct{} // guarded by View.mu; as large as there are partitions at most
+}
+
+// FollowHeads makes a feed. Its first Take gives all heads that there are. Subscribe says when to look; Close must be
+// called when the feed is not needed any more.
+func (v *View) FollowHeads() *HeadFeed {
+	f := &HeadFeed{v: v, changed: map[mq.PartitionID]struct{}{}}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for p := range v.data.heads {
+		f.changed[p] = struct{}{}
+	}
+	v.data.feeds[f] = struct{}{}
+	return f
+}
+
+// Take gives the heads that were made or changed since the last Take, as they are now and in no order. Those that were
+// removed meanwhile are not among them.
+func (f *HeadFeed) Take() (heads []mq.Head) {
+	f.v.mu.Lock()
+	defer f.v.mu.Unlock()
+	for p := range f.changed {
+		if h, ok := f.v.data.heads[p]; ok {
+			heads = append(heads, h)
+		}
+	}
+	if len(f.changed) > 0 {
+		f.changed = map[mq.PartitionID]struct{}{} // a map that was large stays large, and costs its size to look through
+	}
+	return heads
+}
+
+// Close ends the feed.
+func (f *HeadFeed) Close() {
+	f.v.mu.Lock()
+	defer f.v.mu.Unlock()
+	delete(f.v.data.feeds, f)
+}
+
+// headChanged notes a change for all feeds; the caller holds View.mu.
+func (d *data) headChanged(p mq.PartitionID) {
+	for f := range d.feeds {
+		f.changed[p] = struct{}{}
+	}
+}
+
+// Version is another number after every change: while it stays the same, so does everything that the view says.
+func (v *View) Version() uint64 {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.version
+}
