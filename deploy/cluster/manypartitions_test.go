@@ -163,6 +163,7 @@ func TestEndNodeOfManyPartitionsDies(t *testing.T) {
 		if time.Since(began) > 5*hang {
 			t.Fatalf("not all partitions are led again: %+v", m.cluster())
 		}
+		<-time.After(100 * time.Millisecond) // each answer has the gateway look through all partitions
 	}
 	t.Logf("%s led %d of them and was killed: others lead all of them after %s", dead.Name(), led, time.Since(began).Round(10*time.Millisecond))
 	m.publishAll("after")
