@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/splashdam/splashdam/coordinator/internal/placement"
@@ -20,9 +21,12 @@ type fakeChains struct {
 	unsure   bool // the next transaction answers an error
 	carried  bool // although it was carried out
 	txns     int
+	mu       sync.Mutex
 }
 
 func (f *fakeChains) open(_ context.Context, openings []meta.Opening) (bool, int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.txns++
 	unsure := f.unsure
 	f.unsure = false
@@ -51,7 +55,11 @@ func (f *fakeChains) chains() seal.Chains {
 			return f.ids - n + 1, nil
 		},
 		Open: f.open,
-		Head: func(_ context.Context, p mq.PartitionID) (mq.Head, error) { return f.heads[p], nil },
+		Head: func(_ context.Context, p mq.PartitionID) (mq.Head, error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.heads[p], nil
+		},
 	}
 }
 

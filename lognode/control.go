@@ -141,7 +141,7 @@ func (s *server) Create(ctx context.Context, req *mqpb.CreateRequest) (*mqpb.Cre
 		return nil, status.Errorf(codes.FailedPrecondition, "this node belongs to cluster %s, not to %s", c, req.Cluster)
 	}
 	res := &mqpb.CreateResponse{Node: mqpb.FromIncarnation(n.store.Identity())}
-	byRevision := map[int64][]mq.Segment{}
+	var segs []mq.Segment
 	for _, ns := range req.Segments {
 		seg := ns.Segment.MQ()
 		r := &mqpb.CreateResult{Segment: uint64(seg.ID), Ok: true}
@@ -151,18 +151,16 @@ func (s *server) Create(ctx context.Context, req *mqpb.CreateRequest) (*mqpb.Cre
 			r.Ok, r.Reason = false, "a later segment of the partition was seen here (R7)"
 		} else {
 			seg.Compared = ns.Revision
-			byRevision[ns.Revision] = append(byRevision[ns.Revision], seg)
+			segs = append(segs, seg)
 		}
 		res.Results = append(res.Results, r)
 	}
-	for revision, segs := range byRevision {
-		if err := n.store.CreateSegments(segs, revision); err != nil {
-			return nil, status.Errorf(codes.Internal, "making segments durable: %v", err)
-		}
-		for _, seg := range segs {
-			if info, ok := n.store.Segment(seg.ID); ok {
-				n.partition(seg.Partition).Adopt(info)
-			}
+	if err := n.store.CreateSegments(segs); err != nil {
+		return nil, status.Errorf(codes.Internal, "making segments durable: %v", err)
+	}
+	for _, seg := range segs {
+		if info, ok := n.store.Segment(seg.ID); ok {
+			n.partition(seg.Partition).Adopt(info)
 		}
 	}
 	return res, nil

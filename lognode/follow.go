@@ -8,26 +8,21 @@ import (
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
-// followAll is how often all heads are looked at although none has changed.
+// followAll is how often those who follow heads look at all of them although none has changed.
 const followAll = time.Minute
 
 // follow passes on what etcd says: heads to their partitions, nodes to the peers.
 func (n *Node) follow() {
 	changes, cancel := n.view.Subscribe()
 	defer cancel()
-	feed := n.view.FollowHeads()
+	feed := n.view.FollowHeads(followAll)
 	defer feed.Close()
 	seen := map[mq.PartitionID]int64{}
 	complain := time.NewTicker(staleGrace)
 	defer complain.Stop()
-	all := time.Now().Add(followAll)
 	for {
 		n.peers.update(n.view.Nodes())
-		heads := append(feed.Take(), n.headsOfMade()...)
-		if now := time.Now(); now.After(all) {
-			heads, all = n.view.AllHeads(), now.Add(followAll)
-		}
-		n.take(heads, seen)
+		n.take(append(feed.Take(time.Now()), n.headsOfMade()...), seen)
 		n.complainOfStale()
 		select {
 		case <-changes:
@@ -171,13 +166,17 @@ func (n *Node) remove(ids []mq.SegmentID) bool {
 
 // dropUnnamed is rule R5: an unnamed segment goes only when a linearizable read shows the partition's key
 // beyond the revision that its creation was compared against, and the chain does not name it. A missing
-// key proves nothing.
+// key proves nothing. Those that were named when all were listed are not asked about: a node with many old segments would
+// do little else.
 func (n *Node) dropUnnamed(since map[mq.SegmentID]time.Time) {
+	n.mu.Lock()
+	listed := n.listed
+	n.mu.Unlock()
 	here := map[mq.SegmentID]bool{}
 	for _, info := range n.store.Segments() {
 		s := info.Segment
 		here[s.ID] = true
-		if h, ok := n.view.Head(s.Partition); ok && names(h, s.ID) {
+		if h, ok := n.view.Head(s.Partition); ok && names(h, s.ID) || listed[s.ID] {
 			delete(since, s.ID)
 			continue
 		}

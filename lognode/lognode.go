@@ -54,6 +54,7 @@ type Node struct {
 	made       []mq.PartitionID // since follow looked last, which is every few seconds
 	streams    uint64           // the last gateway stream's number
 	repairing  map[mq.SegmentID]bool
+	listed     map[mq.SegmentID]bool // sealed segments of which etcd had this node as a holder; replaced, never changed
 	// stale is of which partitions etcd says less than this store has seen, since when; zero once that was said aloud.
 	// follow's goroutine owns it.
 	stale map[mq.PartitionID]time.Time

@@ -26,7 +26,7 @@ func (n *Node) repair() {
 	taken := func(ctx context.Context, bytes int) error { return limit.WaitN(ctx, min(bytes, 4*repairBytes)) }
 	tick := time.NewTicker(repairLast)
 	defer tick.Stop()
-	feed := n.view.FollowHeads()
+	feed := n.view.FollowHeads(repairAll)
 	defer feed.Close()
 	last := map[mq.PartitionID]bool{} // of which the last sealed segment may not be whole here
 	damages := n.store.Damages()
@@ -37,43 +37,53 @@ func (n *Node) repair() {
 		case <-n.ctx.Done():
 			return
 		}
-		heads, found := feed.Take(), n.store.Damages()
-		if found != damages || !time.Now().Before(all) {
+		heads, found := feed.Take(time.Now()), n.store.Damages()
+		if found != damages {
 			heads, damages = n.view.HeadsOf(n.store.Identity().Store), found
 		}
 		for i := range heads {
 			last[heads[i].Partition] = true
 		}
 		n.repairHeads(last, taken)
-		if time.Now().Before(all) {
-			continue
+		if now := time.Now(); !now.Before(all) {
+			all = now.Add(repairAll)
+			n.repairSealed(taken)
 		}
-		all = time.Now().Add(repairAll)
-		var mine []mq.Segment
-		adding := map[mq.SegmentID]bool{}
-		note := func(s *mq.Segment) {
-			if s != nil && s.Holds(n.store.Identity().Store) && s.ReplicaIndex(n.store.Identity().Store) < 0 {
-				adding[s.ID] = true
-			}
+	}
+}
+
+// repairSealed lists all sealed segments, and makes the copies whole that this node should have of them.
+func (n *Node) repairSealed(taken func(context.Context, int) error) {
+	id := n.store.Identity().Store
+	var mine []mq.Segment
+	adding, held := map[mq.SegmentID]bool{}, map[mq.SegmentID]bool{}
+	note := func(s *mq.Segment) {
+		if s != nil && s.Holds(id) && s.ReplicaIndex(id) < 0 {
+			adding[s.ID] = true
 		}
-		for _, h := range n.view.AllHeads() {
-			note(h.Last)
-		}
-		err := n.meta.SealedSegments(n.ctx, func(s mq.Segment) bool {
-			note(&s)
-			if s.Holds(n.store.Identity().Store) && (adding[s.ID] || !replica.Resident(n.store, &s)) {
+	}
+	for _, h := range n.view.AllHeads() {
+		note(h.Last)
+	}
+	err := n.meta.SealedSegments(n.ctx, func(s mq.Segment) bool {
+		note(&s)
+		if s.Holds(id) {
+			if held[s.ID] = true; adding[s.ID] || !replica.Resident(n.store, &s) {
 				mine = append(mine, s)
 			}
-			return true
-		})
-		if err != nil {
-			n.log.Debug("sealed segments could not be listed", "err", err)
-			continue
 		}
-		n.wants.heard(func(id mq.SegmentID) bool { return adding[id] })
-		for i := range mine {
-			n.repairOne(&mine[i], taken)
-		}
+		return true
+	})
+	if err != nil {
+		n.log.Debug("sealed segments could not be listed", "err", err)
+		return
+	}
+	n.mu.Lock()
+	n.listed = held
+	n.mu.Unlock()
+	n.wants.heard(func(id mq.SegmentID) bool { return adding[id] })
+	for i := range mine {
+		n.repairOne(&mine[i], taken)
 	}
 }
 
@@ -92,7 +102,7 @@ func (n *Node) copyAtOnce() {
 	unlimited := func(context.Context, int) error { return nil }
 	changes, cancel := n.view.Subscribe()
 	defer cancel()
-	feed := n.view.FollowHeads()
+	feed := n.view.FollowHeads(followAll)
 	defer feed.Close()
 	lacking := map[mq.PartitionID]bool{}
 	tick := time.NewTicker(repairLast) // what could not be copied when the word came
@@ -106,7 +116,7 @@ func (n *Node) copyAtOnce() {
 		case <-n.ctx.Done():
 			return
 		}
-		for _, h := range feed.Take() {
+		for _, h := range feed.Take(time.Now()) {
 			if n.toCopy(&h) {
 				lacking[h.Partition], look = true, true
 			}

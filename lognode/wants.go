@@ -26,6 +26,9 @@ type wants struct {
 	wake chan struct{}
 }
 
+// reportAll is how often a node looks for something to report although nothing woke it.
+const reportAll = 10 * time.Second
+
 // openingLong is how long an opening must last before the controller hears of it: most are over sooner.
 const openingLong = 500 * time.Millisecond
 
@@ -94,15 +97,17 @@ func (w *wants) run() {
 	said, silent := "", ""
 	tick := time.NewTicker(silenceEvery)
 	defer tick.Stop()
+	all := time.Now().Add(reportAll)
 	for {
 		select {
 		case <-w.wake:
 		case <-changes:
-		case <-tick.C: // who falls silent makes no sound
+		case now := <-tick.C: // who falls silent makes no sound
 			was := silent
-			if silent = w.n.peers.silence(time.Now()); silent == was {
+			if silent = w.n.peers.silence(now); silent == was && now.Before(all) {
 				continue
 			}
+			all = now.Add(reportAll)
 		case <-w.n.ctx.Done():
 			return
 		}
@@ -110,7 +115,7 @@ func (w *wants) run() {
 		report, text := w.report()
 		if text == said {
 			// With many partitions a look takes milliseconds, and changes come in swarms: a tenth of a core at most is for this.
-			if !w.pause(10 * time.Since(began)) {
+			if !w.pause(min(10*time.Since(began), time.Second)) {
 				return
 			}
 			continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/splashdam/splashdam/coordinator/internal/placement"
 	"github.com/splashdam/splashdam/shared/meta"
@@ -116,7 +117,8 @@ func (r *Round) made(m *move, got map[mq.StoreID]created) bool {
 	return ok
 }
 
-// open is step 5: as many openings in one transaction as fit, one by one where that fails.
+// open is step 5: as many openings in one transaction as fit, one by one where that fails. The transactions of a round are
+// about different partitions, and under way together: etcd writes down with one sync what comes in together.
 func (r *Round) open(ctx context.Context, moves []*move) {
 	var ready []*move
 	for _, m := range moves {
@@ -124,11 +126,11 @@ func (r *Round) open(ctx context.Context, moves []*move) {
 			ready = append(ready, m)
 		}
 	}
-	for len(ready) > 0 {
-		n := min(len(ready), meta.MaxOpenings)
-		r.openSome(ctx, ready[:n])
-		ready = ready[n:]
+	var beside sync.WaitGroup
+	for some := range slices.Chunk(ready, meta.MaxOpenings) {
+		beside.Go(func() { r.openSome(ctx, some) })
 	}
+	beside.Wait()
 }
 
 func (r *Round) openSome(ctx context.Context, moves []*move) {

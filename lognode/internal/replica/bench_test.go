@@ -36,7 +36,7 @@ func BenchmarkAppend(b *testing.B) {
 			seg := mq.Segment{ID: 1, Partition: testPartition, Number: 1, Replicas: []mq.Replica{{Store: id.Store}}, Quorum: 1, Leader: id}
 			head := mq.Head{Partition: testPartition, Open: &seg, Next: 2, Revision: 1}
 			env.Chain = &world{head: head}
-			if err := s.CreateSegments([]mq.Segment{seg}, 1); err != nil {
+			if err := s.CreateSegments([]mq.Segment{seg}); err != nil {
 				b.Fatal(err)
 			}
 			p := New(env, testPartition)

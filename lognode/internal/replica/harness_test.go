@@ -195,14 +195,14 @@ func (o *one) open() {
 	head.Partition = testPartition
 	id := o.store.Identity()
 	seg := mq.Segment{ID: o.next, Partition: testPartition, Number: head.Next, Replicas: []mq.Replica{{Store: id.Store, Node: "n"}},
-		Quorum: 1, Leader: id}
+		Quorum: 1, Leader: id, Compared: head.Revision}
 	if head.Last != nil {
 		seg.Base = head.Last.End
 	}
 	head.Open = &seg
 	w.head = head
 	w.mu.Unlock()
-	if err := o.store.CreateSegments([]mq.Segment{seg}, head.Revision); err != nil {
+	if err := o.store.CreateSegments([]mq.Segment{seg}); err != nil {
 		o.t.Fatal(err)
 	}
 	info, _ := o.store.Segment(seg.ID)

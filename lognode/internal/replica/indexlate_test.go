@@ -56,7 +56,7 @@ func TestRestartedFollowerCatchesUpItsIndex(t *testing.T) {
 	self := o.store.Identity()
 	s := &mq.Segment{ID: 77, Partition: testPartition, Number: 9, Base: mq.Position{Offset: 5}, Quorum: 1, Leader: other,
 		Replicas: []mq.Replica{{Store: other.Store, Node: "o"}, {Store: self.Store, Node: "n"}}}
-	if err := o.store.CreateSegments([]mq.Segment{*s}, 1); err != nil {
+	if err := o.store.CreateSegments([]mq.Segment{*s}); err != nil {
 		t.Fatal(err)
 	}
 	info, _ := o.store.Segment(s.ID)

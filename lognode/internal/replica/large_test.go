@@ -173,7 +173,7 @@ func TestTimeIsFoundBehindAShortCopy(t *testing.T) {
 	seg := mq.Segment{ID: 5, Partition: testPartition, Number: 1, Quorum: 2, Leader: from.Identity(), Compared: 1,
 		Replicas: []mq.Replica{{Store: from.Identity().Store}, {Store: here.Identity().Store}}}
 	for _, s := range []*store.Store{from, here} {
-		if err := s.CreateSegments([]mq.Segment{seg}, 1); err != nil {
+		if err := s.CreateSegments([]mq.Segment{seg}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -88,7 +88,7 @@ func (p *Partition) recreate(s *mq.Segment) error {
 		compared = copyFirst
 	}
 	fresh.Sealed, fresh.End, fresh.Held, fresh.Adding, fresh.Compared = false, mq.Position{}, nil, nil, compared
-	if err := p.env.Store.CreateSegments([]mq.Segment{fresh}, 0); err != nil {
+	if err := p.env.Store.CreateSegments([]mq.Segment{fresh}); err != nil {
 		return err
 	}
 	if err := p.env.Store.SealSegments([]mq.SegmentID{s.ID}); err != nil {

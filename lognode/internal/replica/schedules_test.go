@@ -87,17 +87,20 @@ func (o *one) traceSchedule(number uint64) (types []string) {
 func TestScheduledMessageComesWhenItIsDueAndNotBefore(t *testing.T) {
 	o := newOne(t)
 	o.group(1, nil)
+	o.publish("a")
 	f := o.schedule(80*time.Millisecond, "b", "c")
 	if f.First != 0 || len(f.Dues) != 2 || f.Dues[0] != f.Stamp+int64(80*time.Millisecond) {
 		t.Fatalf("scheduled %+v", f)
 	}
-	o.publish("a")
-	want(t, "before it is due", values(o.await(1)), []string{"a"})
-	m := o.await(1)
-	want(t, "when it is due", values(m), []string{"b", "c"})
-	if now := time.Now().UnixNano(); now < f.Dues[0] {
-		t.Fatalf("%d ns early", f.Dues[0]-now)
+	var m []got
+	for len(m) < 3 {
+		m = append(m, o.await(1)...)
+		if now := time.Now().UnixNano(); len(m) > 1 && now < f.Dues[0] {
+			t.Fatalf("%v %d ns early", values(m), f.Dues[0]-now)
+		}
 	}
+	want(t, "all", values(m), []string{"a", "b", "c"})
+	m = m[1:]
 	if m[0].receipt.Offset != 1 || m[1].receipt.Offset != 2 {
 		t.Fatalf("offsets %d and %d", m[0].receipt.Offset, m[1].receipt.Offset)
 	}

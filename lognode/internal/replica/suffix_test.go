@@ -93,6 +93,7 @@ func lackEnd(t *testing.T, o *one, peers others, force meta.Force) mq.SegmentID 
 	w.sealed, w.head.Last = []mq.Segment{last}, &last
 	open := mq.Segment{ID: 9, Partition: testPartition, Number: w.head.Next, Base: last.End, Replicas: three[:1], Quorum: 1, Leader: o.store.Identity()}
 	w.head.Open, w.head.Next, w.head.Revision = &open, open.Number+1, w.head.Revision+1
+	open.Compared = w.head.Revision
 	force.Segment = open.ID
 	w.force = force
 	o.env.Peers, o.env.LossPatience = peers, time.Nanosecond
@@ -101,7 +102,7 @@ func lackEnd(t *testing.T, o *one, peers others, force meta.Force) mq.SegmentID 
 		return &mqpb.SealResponse{Node: mqpb.FromIncarnation(o.store.Identity()), Segments: []*mqpb.SegmentState{{Segment: r.Segments[0],
 			Known: true, Sealed: true, Tail: mqpb.FromPosition(info.Tail)}}}, nil
 	}
-	if err := o.store.CreateSegments([]mq.Segment{open}, w.head.Revision); err != nil {
+	if err := o.store.CreateSegments([]mq.Segment{open}); err != nil {
 		t.Fatal(err)
 	}
 	info, _ := o.store.Segment(open.ID)

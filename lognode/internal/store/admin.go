@@ -126,11 +126,11 @@ func (s *Store) raise(list []fact, p mq.PartitionID, n mq.Named) []fact {
 	return append(list, fact{Partition: &p, Number: n.Number, Revision: n.Revision})
 }
 
-// CreateSegments records segments that this store is to hold, with one sync, and the naming of their
-// partitions at an etcd revision. A segment that is already recorded with the same content is left
+// CreateSegments records segments that this store is to hold, with one sync for all, and the naming of their
+// partitions at the etcd revisions that they were compared with. A segment that is already recorded with the same content is left
 // alone; with other content nothing at all is created (ErrConflict). One that is given as sealed has its
 // seal flag and end from the start, and takes copies up to the end.
-func (s *Store) CreateSegments(segs []mq.Segment, revision int64) error {
+func (s *Store) CreateSegments(segs []mq.Segment) error {
 	ids := make([]mq.SegmentID, len(segs))
 	for i := range segs {
 		if ids[i] = segs[i].ID; ids[i] == 0 {
@@ -151,7 +151,7 @@ func (s *Store) CreateSegments(segs []mq.Segment, revision int64) error {
 			fresh = append(fresh, g.ID)
 			list = append(list, fact{Create: &g})
 		}
-		list = s.raise(list, g.Partition, mq.Named{Number: g.Number, Revision: revision})
+		list = s.raise(list, g.Partition, mq.Named{Number: g.Number, Revision: max(0, g.Compared)})
 	}
 	if err := s.inOrder(func() error { return s.placeNew(fresh, list) }); err != nil {
 		return err

@@ -12,15 +12,16 @@ func TestCreateSegments(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	s := mustOpen(t, cfg)
 	one := segmentOf(1, mq.Position{Offset: 40, Seq: 2})
-	if err := s.CreateSegments([]mq.Segment{one}, 7); err != nil {
+	one.Compared = 7
+	if err := s.CreateSegments([]mq.Segment{one}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CreateSegments([]mq.Segment{one}, 7); err != nil {
+	if err := s.CreateSegments([]mq.Segment{one}); err != nil {
 		t.Fatalf("the same again: %v", err)
 	}
 	other := one
 	other.Number = 2
-	if err := s.CreateSegments([]mq.Segment{segmentOf(2, mq.Position{}), other}, 8); !errors.Is(err, ErrConflict) {
+	if err := s.CreateSegments([]mq.Segment{segmentOf(2, mq.Position{}), other}); !errors.Is(err, ErrConflict) {
 		t.Fatalf("another under the same id: %v", err)
 	}
 	if _, ok := s.Segment(2); ok {
@@ -28,7 +29,7 @@ func TestCreateSegments(t *testing.T) {
 	}
 	sealed := segmentOf(3, mq.Position{})
 	sealed.Sealed, sealed.End = true, mq.Position{Offset: 2}
-	if err := s.CreateSegments([]mq.Segment{sealed}, 9); err != nil {
+	if err := s.CreateSegments([]mq.Segment{sealed}); err != nil {
 		t.Fatal(err)
 	}
 	check := func() {
@@ -308,7 +309,7 @@ func TestGaveUpIsRemembered(t *testing.T) {
 	seg := mq.Segment{ID: 5, Partition: mq.PartitionID{Topic: 3}, Number: 1, Quorum: 1, Replicas: []mq.Replica{{Store: s.Identity().Store}}}
 	create := func() {
 		t.Helper()
-		if err := s.CreateSegments([]mq.Segment{seg}, 0); err != nil {
+		if err := s.CreateSegments([]mq.Segment{seg}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -98,7 +98,7 @@ func crashChild(dir string) error {
 	errs := make(chan error)
 	var out sync.Mutex
 	for id := mq.SegmentID(1); id <= crashWriters; id++ {
-		if err := s.CreateSegments([]mq.Segment{segmentOf(id, mq.Position{})}, 1); err != nil {
+		if err := s.CreateSegments([]mq.Segment{segmentOf(id, mq.Position{})}); err != nil {
 			return err
 		}
 		next := crashJournal(id)
@@ -128,7 +128,7 @@ func crashChild(dir string) error {
 // churn makes segments and removes them again, so that volumes roll, are compacted and removed meanwhile.
 func churn(s *Store) error {
 	for id := mq.SegmentID(100); ; id++ {
-		if err := s.CreateSegments([]mq.Segment{segmentOf(id, mq.Position{})}, 1); err != nil {
+		if err := s.CreateSegments([]mq.Segment{segmentOf(id, mq.Position{})}); err != nil {
 			return err
 		}
 		j := newJournal(id)

@@ -33,7 +33,7 @@ func TestMuseum38LoggedErrorFailsTheAppend(t *testing.T) {
 		t.Fatal("taken after the failure")
 	}
 	for what, err := range map[string]error{
-		"seal": s.SealSegments([]mq.SegmentID{1}), "create": s.CreateSegments([]mq.Segment{segmentOf(5, mq.Position{})}, 1),
+		"seal": s.SealSegments([]mq.SegmentID{1}), "create": s.CreateSegments([]mq.Segment{segmentOf(5, mq.Position{})}),
 		"probe": s.Probe(t.Context()), "err": s.Err(),
 	} {
 		if err == nil {

@@ -58,7 +58,7 @@ func mustClose(t testing.TB, s *Store) {
 
 func segmentOf(id mq.SegmentID, base mq.Position) mq.Segment {
 	return mq.Segment{
-		ID: id, Partition: mq.PartitionID{Topic: 1, Number: uint32(id)}, Number: 1, Base: base,
+		ID: id, Partition: mq.PartitionID{Topic: 1, Number: uint32(id)}, Number: 1, Base: base, Compared: 1,
 		Replicas: []mq.Replica{{Store: "a", Node: "node-1"}}, Quorum: 1, Leader: mq.Incarnation{Store: "a", Boot: 1},
 	}
 }
@@ -69,7 +69,7 @@ func mustCreate(t testing.TB, s *Store, ids ...mq.SegmentID) {
 	for _, id := range ids {
 		segs = append(segs, segmentOf(id, mq.Position{}))
 	}
-	if err := s.CreateSegments(segs, 1); err != nil {
+	if err := s.CreateSegments(segs); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -245,7 +245,7 @@ func TestManySegments(t *testing.T) {
 		j := newJournal(id)
 		appends = append(appends, j.next(1, 150), j.next(2, 20))
 	}
-	if err := s.CreateSegments(segs, 1); err != nil {
+	if err := s.CreateSegments(segs); err != nil {
 		t.Fatal(err)
 	}
 	mustAppend(t, s, appends...)
