@@ -76,7 +76,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	}
 	for _, addr := range c.layout.gateways {
 		if err := checkFree(addr); err != nil {
-			return nil, errors.Join(err, lock.release())
+			return nil, errors.Join(err, c.layout.release(), lock.release())
 		}
 	}
 	if opts.Processes != nil {
@@ -262,7 +262,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 		if c.spawner != nil {
 			c.spawner.close()
 		}
-		errs = append(errs, c.lock.release())
+		errs = append(errs, c.layout.release(), c.lock.release())
 	})
 	return errors.Join(errs...)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,12 +17,14 @@ import (
 type layout struct {
 	Coordinators int            `json:"coordinators"`
 	Nodes        int            `json:"nodes"`
+	Block        int            `json:"block"` // the first port of those that are its own, see portBlock
 	Ports        map[string]int `json:"ports"` // "node-1", "coordinator-1/etcd", ...
 
+	block    *portBlock
 	gateways []string // host:port of each gateway in this run
 }
 
-// loadLayout reads <dir>/local.json, or begins it, adds what is missing and writes it back.
+// loadLayout reads <dir>/local.json, or begins it, adds what is missing and writes it back. The ports are its own until release.
 func loadLayout(o Options) (*layout, error) {
 	file := filepath.Join(o.Dir, "local.json")
 	l := &layout{Coordinators: o.Coordinators, Ports: map[string]int{}}
@@ -43,14 +44,36 @@ func loadLayout(o Options) (*layout, error) {
 			o.Dir, l.Nodes, o.Nodes)
 	}
 	l.Nodes = o.Nodes
+	if err := l.takePorts(o, file); err != nil {
+		return nil, errors.Join(err, l.release())
+	}
+	return l, nil
+}
+
+// takePorts takes the block and chooses the ports in it that are not chosen yet, and keeps them in the file.
+func (l *layout) takePorts(o Options, file string) (err error) {
+	if l.Block != 0 {
+		l.block = retakeBlock(l.Block)
+	} else if l.block, err = takeBlock(); err != nil {
+		return err
+	}
+	l.Block = l.block.first
 	if err := l.choosePorts(o); err != nil {
-		return nil, err
+		return err
 	}
-	text, err = json.MarshalIndent(l, "", "  ")
+	text, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return l, replaceFile(file, append(text, '\n'))
+	return replaceFile(file, append(text, '\n'))
+}
+
+// release lets other clusters have the ports.
+func (l *layout) release() error {
+	if l.block == nil {
+		return nil
+	}
+	return l.block.release()
 }
 
 func (l *layout) choosePorts(o Options) error {
@@ -80,7 +103,7 @@ func (l *layout) choosePorts(o Options) error {
 		if l.Ports[name] != 0 {
 			continue
 		}
-		p, err := freePort(taken)
+		p, err := l.block.choose(taken)
 		if err != nil {
 			return err
 		}
@@ -100,24 +123,6 @@ func (l *layout) choosePorts(o Options) error {
 // addr is where a member listens for the other tiers.
 func (l *layout) addr(name string) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(l.Ports[name]))
-}
-
-// freePort finds a port that nobody listens on, below the range from which systems take the ports of
-// outgoing connections (32768 and up on Linux): one from there could be in use at the next start.
-func freePort(taken map[int]bool) (int, error) {
-	const low, high, tries = 15_000, 32_000, 1000
-	for range tries {
-		p := low + rand.IntN(high-low)
-		if taken[p] {
-			continue
-		}
-		ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p)))
-		if err != nil {
-			continue
-		}
-		return p, ln.Close()
-	}
-	return 0, fmt.Errorf("no free port on 127.0.0.1 from %d to %d", low, high)
 }
 
 // gatewayAddresses are first and the n-1 ports after it.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -16,6 +17,7 @@ func TestLayoutKeepsItsPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	must(t, first.release())
 	seen := map[int]bool{}
 	for name, p := range first.Ports {
 		if seen[p] {
@@ -31,6 +33,7 @@ func TestLayoutKeepsItsPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer second.release()
 	for name, p := range first.Ports {
 		if second.Ports[name] != p {
 			t.Errorf("%s moved from port %d to %d", name, p, second.Ports[name])
@@ -41,12 +44,72 @@ func TestLayoutKeepsItsPorts(t *testing.T) {
 	}
 }
 
+// Clusters that run at the same time, or are begun at the same moment, never get a port of each other: not one that its member
+// does not use yet either, or for a while.
+func TestLayoutPortsAreItsOwn(t *testing.T) {
+	const clusters = 12
+	owner := map[int]int{}
+	var all []*layout
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	for i := range clusters {
+		work.Go(func() {
+			l, err := loadLayout(Options{Dir: t.TempDir(), Coordinators: 3, Nodes: 4, Gateways: 3, Processes: &Processes{}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, l)
+			for name, p := range l.Ports {
+				if other, taken := owner[p]; taken {
+					t.Errorf("%s of cluster %d has port %d, which cluster %d has", name, i, p, other)
+				}
+				owner[p] = i
+			}
+		})
+	}
+	work.Wait()
+	for _, l := range all {
+		must(t, l.release())
+	}
+	if want := clusters * (3*4 + 4 + 3 + 10); len(owner) != want {
+		t.Errorf("%d ports, want %d", len(owner), want)
+	}
+}
+
+// What another program listens on is nobody's port; a directory whose block is in use keeps its ports all the same.
+func TestLayoutBlock(t *testing.T) {
+	b, err := takeBlock()
+	must(t, err)
+	defer b.release()
+	foreign, err := listenOn(b.first + 1)
+	must(t, err)
+	defer foreign.Close()
+	if p, err := b.choose(map[int]bool{b.first + 2: true}); err != nil || p <= b.first+2 || p >= b.first+blockSize {
+		t.Errorf("chose %d, %v in the block at %d", p, err, b.first)
+	}
+	if again := retakeBlock(b.first); again.guard != nil || again.first != b.first {
+		t.Errorf("a block was taken twice: %+v", again)
+	}
+	full := map[int]bool{}
+	for p := b.first; p < b.first+blockSize; p++ {
+		full[p] = true
+	}
+	if p, err := b.choose(full); err == nil {
+		t.Errorf("chose %d of a full block", p)
+	}
+}
+
 func TestLayoutRefusesWhatCannotBe(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := loadLayout(Options{Dir: dir, Coordinators: 1, Nodes: 3, Gateways: 1}); err != nil {
+	l, err := loadLayout(Options{Dir: dir, Coordinators: 1, Nodes: 3, Gateways: 1})
+	if err != nil {
 		t.Fatal(err)
 	}
-	_, err := loadLayout(Options{Dir: dir, Coordinators: 3, Nodes: 3, Gateways: 1})
+	defer l.release()
+	_, err = loadLayout(Options{Dir: dir, Coordinators: 3, Nodes: 3, Gateways: 1})
 	if err == nil || !strings.Contains(err.Error(), "made with 1 coordinators") {
 		t.Errorf("another number of coordinators: %v", err)
 	}

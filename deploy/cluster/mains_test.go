@@ -21,6 +21,7 @@ func TestMainsOfTheTiers(t *testing.T) {
 	o := Options{Dir: t.TempDir(), Coordinators: 1, Nodes: 1, Gateways: 1}
 	l, err := loadLayout(o)
 	must(t, err)
+	t.Cleanup(func() { must(t, l.release()) })
 	etcd := l.addr("coordinator-1/etcd")
 	run := func(name string, args ...string) {
 		cmd := exec.Command(filepath.Join(bin, name), args...)
