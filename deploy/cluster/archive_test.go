@@ -63,6 +63,7 @@ func eventually(t *testing.T, what string, so func() bool) {
 // Retention removes what is in the archive. While the bucket is down it removes nothing; then all can be read as before, both
 // ways and by time, by the next leader too; what is damaged in the bucket is an error and nothing else.
 func TestEndArchive(t *testing.T) {
+	t.Parallel()
 	bucket := filepath.Join(t.TempDir(), "bucket")
 	c := start(t, Options{NodeConfig: func(_ int, cfg *lognode.Config) {
 		cfg.BallastBytes, cfg.VolumeBytes, cfg.SegmentBytes, cfg.ArchiveURL = 1<<20, 32<<20, 1<<20, "file://"+bucket

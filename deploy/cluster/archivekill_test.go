@@ -12,9 +12,7 @@ import (
 // The leader is killed in the middle of an upload. Until then nothing is removed and no object has a name; the next leader
 // uploads again, removes only then, and everything can be read.
 func TestEndArchiveOverAKill(t *testing.T) {
-	for name, value := range s3test.Environment() {
-		t.Setenv(name, value)
-	}
+	t.Parallel()
 	bucket := s3test.Start()
 	t.Cleanup(bucket.Close)
 	begun := make(chan struct{}, 1)

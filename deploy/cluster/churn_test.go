@@ -113,13 +113,10 @@ func TestEndVisitors(t *testing.T) {
 	one.publishMany("t", "v", messages)
 	v := &visitors{t: t, urls: c.URLs()}
 	rest := func(than int) (goroutines int, heap int64) {
-		for deadline := time.Now().Add(hang); ; {
-			if g := one.group("t", "g"); g.InFlight == 0 && g.Waiting == 0 && g.Ready == messages {
-				break
-			} else if time.Now().After(deadline) {
-				t.Fatalf("leases do not come back: %+v", g)
-			}
-		}
+		eventually(t, "leases come back", func() bool {
+			g := one.group("t", "g")
+			return g.InFlight == 0 && g.Waiting == 0 && g.Ready == messages
+		})
 		for deadline := time.Now().Add(hang); time.Now().Before(deadline); {
 			if goroutines, heap = footing(); goroutines <= than {
 				break

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -53,22 +52,21 @@ func short(values []string) (out []string) {
 // untilStatus repeats a call until it is answered with a status.
 func (c caller) untilStatus(status int, method, path, body string) (answer []byte) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), hang)
-	defer cancel()
-	for {
-		got, text, err := c.try(ctx, method, path, body)
+	eventually(c.t, fmt.Sprintf("%s %s is answered %d", method, path, status), func() bool {
+		got, text, err := c.try(c.t.Context(), method, path, body)
 		if err != nil {
-			c.t.Fatalf("%s %s is never answered %d; the last was %d %s: %v", method, path, status, got, answer, err)
+			c.t.Fatalf("%s %s: %v", method, path, err)
 		}
-		if answer = text; got == status {
-			return answer
-		}
-	}
+		answer = text
+		return got == status
+	})
+	return answer
 }
 
 // The only copy of a partition is damaged on its disk. What is before the damage is read and traced as ever, nothing can
 // be written and the answer says what helps; an operator goes on without the rest, and a restart changes nothing of that.
 func TestEndDamagedOnlyCopy(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := start(t, Options{Dir: dir, Nodes: 1})
 	one := via(t, c, 1)
@@ -84,10 +82,10 @@ func TestEndDamagedOnlyCopy(t *testing.T) {
 	must(t, c.Node(1).Start(ctxFor(t)))
 
 	var problem struct{ Code, Detail string }
-	must(t, json.Unmarshal(one.untilStatus(503, "POST", "/v1/topics/frail/messages", "more"), &problem))
-	for problem.Code != "partition_damaged" { // until the node has looked for another copy
+	eventually(t, "the node has looked for another copy", func() bool {
 		must(t, json.Unmarshal(one.untilStatus(503, "POST", "/v1/topics/frail/messages", "more"), &problem))
-	}
+		return problem.Code == "partition_damaged"
+	})
 	if !strings.Contains(problem.Detail, "force-recover frail 0") || !strings.Contains(problem.Detail, "offset 20") {
 		t.Errorf("the advice is %q", problem.Detail)
 	}
@@ -138,6 +136,7 @@ func TestEndDamagedOnlyCopy(t *testing.T) {
 // The only node of a partition lost its directory: nothing answers for it any more. An operator who says so goes on with an
 // empty partition, and the offsets of what is lost are not given again.
 func TestEndForceRecoverWithNothingLeft(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := start(t, Options{Dir: dir, Nodes: 1, CoordinatorConfig: nobodyIsLost})
 	one := via(t, c, 1)

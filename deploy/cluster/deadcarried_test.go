@@ -12,6 +12,7 @@ import (
 // Dead letters outlive what retention removes: whoever leads then lists, reads, traces, explains, deletes and redrives them as
 // before, after kills of the leader and a restart of it.
 func TestEndDeadLettersOutliveRetention(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Nodes: 3, NodeConfig: func(_ int, cfg *lognode.Config) {
 		cfg.BallastBytes, cfg.VolumeBytes, cfg.SegmentBytes = 1<<20, 32<<20, 1<<20
 	}})

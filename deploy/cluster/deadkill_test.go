@@ -10,6 +10,7 @@ import (
 // Redrives, deletions and listings of dead letters that meet the death of a leader wait for the next one, and do what was asked
 // once: no more than their limit, and nothing is left out.
 func TestEndDeadLettersThroughAKill(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Nodes: 3})
 	one := via(t, c, 1)
 	one.topic("kill", `{"partitions":1}`)

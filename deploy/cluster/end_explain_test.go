@@ -3,7 +3,6 @@ package cluster
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 type explained struct {
@@ -14,6 +13,7 @@ type explained struct {
 
 // TestEndExplain asks why messages are not delivered, also after the leader was killed.
 func TestEndExplain(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{})
 	one := via(t, c, 1)
 	one.topic("explain", `{"partitions":1}`)
@@ -48,13 +48,9 @@ func TestEndExplain(t *testing.T) {
 	crash(t, c, "explain")
 	check()
 	one.call(200, "POST", "/v1/topics/explain/groups/idle/pause", "", nil)
-	e := ask(got[2].ID, "idle")
-	for deadline := time.Now().Add(hang); !strings.HasPrefix(e.Because, "the group is paused; ") && time.Now().Before(deadline); {
-		e = ask(got[2].ID, "idle")
-	}
-	if !strings.HasPrefix(e.Because, "the group is paused; ") {
-		t.Errorf("paused: %+v", e)
-	}
+	eventually(t, "the leader knows of the pause", func() bool {
+		return strings.HasPrefix(ask(got[2].ID, "idle").Because, "the group is paused; ")
+	})
 
 	var later struct{ Results []struct{ ID string } }
 	one.call(200, "POST", "/v1/topics/explain/messages/batch", `{"messages":[{"value":"v","delay":"1h"}]}`, &later)

@@ -8,6 +8,7 @@ import (
 
 // TestEndGroupsAtWork does to groups what operators do, with the leader killed in between.
 func TestEndGroupsAtWork(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{})
 	t.Run("museum 30: redrive reaches the same group", func(t *testing.T) { redriveOverCrash(t, c) })
 	t.Run("what is past its TTL is never delivered", func(t *testing.T) { expiredOverCrash(t, c) })

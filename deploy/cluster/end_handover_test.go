@@ -23,6 +23,7 @@ const (
 // partition, and no key stalls when a consumer joins, leaves or dies, or when one message fails (Pulsar 8115, 15705,
 // 21199).
 func TestMuseum24KeysFlowInOrderWhileMembersComeAndGo(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Gateways: 2})
 	one := via(t, c, 1)
 	one.topic("keys", `{"partitions":4}`)

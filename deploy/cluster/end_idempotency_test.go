@@ -35,6 +35,7 @@ func publishKeyed(t *testing.T, c caller, topic, key, value string) (int, api.Pu
 }
 
 func TestEndIdempotencyKeys(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Gateways: 2})
 	one, two := via(t, c, 1), via(t, c, 2)
 	status, first, text := publishKeyed(t, one, "paid", "order-1", "10 EUR")
@@ -107,6 +108,7 @@ func linesWithKeys(t *testing.T, c caller) {
 // TestMuseum16ARetryWithAKeyStoresOnce: publishers whose every message has a key repeat what is lost, while the leader of
 // their partition is killed under them, and again when the next one is. Each message is there exactly once.
 func TestMuseum16ARetryWithAKeyStoresOnce(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Nodes: 3, Gateways: 2})
 	one := via(t, c, 1)
 	one.topic("once", `{"partitions":1}`)

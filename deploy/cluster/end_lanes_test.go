@@ -21,6 +21,7 @@ func laned(c caller, topic string, lanes ...string) (out []string) {
 // Lanes from the wire to the wire, with what was written compressed too, and over the death of the leader: the next
 // one knows the lanes of what was published before, and of what its checkpoint has behind it.
 func TestEndLanesSurviveFailover(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Nodes: 3, Gateways: 2})
 	one, two := via(t, c, 1), via(t, c, 2)
 	for _, compression := range []string{"none", "zstd"} {

@@ -76,6 +76,7 @@ func follower(s *mq.Segment) mq.Replica {
 // A follower lives, and its leader does not hear it: another node takes its place, and nobody waits for that. When the
 // link is mended it is a node like any other.
 func TestEndFollowerCutFromItsLeader(t *testing.T) {
+	t.Parallel()
 	x := newCutOff(t, 4, 1)
 	was := x.until("three replicas", func(s *mq.Segment) bool { return len(s.Replicas) == 3 })
 	gone := follower(was)
@@ -95,6 +96,7 @@ func TestEndFollowerCutFromItsLeader(t *testing.T) {
 
 // A leader lives, and is heard by the coordinator but by neither follower: it commits nothing, and is replaced.
 func TestEndLeaderCutFromItsFollowers(t *testing.T) {
+	t.Parallel()
 	x := newCutOff(t, 3, 1)
 	was := x.until("three replicas", func(s *mq.Segment) bool { return len(s.Replicas) == 3 })
 	for _, r := range was.Replicas {
@@ -118,6 +120,7 @@ func TestEndLeaderCutFromItsFollowers(t *testing.T) {
 
 // A leader is cut from the coordinator, and hears its followers: its lease ends, and its followers are asked without it.
 func TestEndLeaderCutFromTheCoordinator(t *testing.T) {
+	t.Parallel()
 	x := newCutOff(t, 3, 1)
 	was := x.until("three replicas", func(s *mq.Segment) bool { return len(s.Replicas) == 3 })
 	x.links.cut(was.LeaderNode(), "coordinator-1")
@@ -132,6 +135,7 @@ func TestEndLeaderCutFromTheCoordinator(t *testing.T) {
 // A gateway that does not reach the leader says so in time, and the others go on; what it had leased comes back when its
 // half of the connection is known to be dead. Mended, it serves again.
 func TestEndGatewayCutFromALeader(t *testing.T) {
+	t.Parallel()
 	x := newCutOff(t, 1, 2)
 	other := via(t, x.c, 2)
 	leased := x.one.receiveN("cut", "g", 1, "")

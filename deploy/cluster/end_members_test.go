@@ -58,6 +58,7 @@ func (c caller) code(want, method, path, body string) {
 
 // TestMembers runs groups with members on one node with two gateways; each part has its own topic.
 func TestMembers(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Gateways: 2})
 	for name, part := range map[string]func(*testing.T, *Cluster){
 		"joining and leaving divides the partitions": joinAndLeave,

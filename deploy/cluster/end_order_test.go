@@ -53,6 +53,7 @@ func upTo9(c caller, n int) (out []message) {
 // One message of a key at a time, across lanes, with retries, dead letters, a far-behind group and the death of the
 // leader in between.
 func TestEndOrderByKey(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Nodes: 3, Gateways: 2})
 	one, two := via(t, c, 1), via(t, c, 2)
 	const group = `{"ordering":"key","max_attempts":2,"backoff":{"initial":"0s","multiplier":1,"max":"0s","jitter":0}}`
@@ -86,13 +87,11 @@ func TestEndOrderByKey(t *testing.T) {
 	leader := c.NodeNamed(one.leader("keys", 0))
 	must(t, leader.Kill())
 	// The next leader knows which keys are out: b=1 and a=2! still hold theirs.
-	for deadline := time.Now().Add(hang); time.Now().Before(deadline); {
+	eventually(t, "the next leader takes a message", func() bool {
 		status, _, err := two.try(t.Context(), "POST", "/v1/topics/keys/messages/batch",
 			`{"messages":[{"key":"d","value":"d=1","idempotency_key":"d"}]}`)
-		if err == nil && status == 200 {
-			break
-		}
-	}
+		return err == nil && status == 200
+	})
 	orderOf(t, "after a failover", upTo9(two, 1), "d=1")
 	two.settle("nack", again, "") // the last attempt: dead, and b=2 follows
 	orderOf(t, "after a death", upTo9(two, 1), "b=2")

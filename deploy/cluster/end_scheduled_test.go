@@ -106,6 +106,7 @@ func (w *waiting) checkReleased(t *testing.T, sdk *client.Client, topic string, 
 // TestMuseum19SchedulesAreReleasedOnceThroughFailovers: leaders are killed while schedules are due all the time. What the
 // next leader finds in the journal comes, once and not early, at the time that counts last; what was cancelled does not.
 func TestMuseum19SchedulesAreReleasedOnceThroughFailovers(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Nodes: 3, Gateways: 2})
 	one := via(t, c, 1)
 	one.topic("later", `{"partitions":2}`)
@@ -180,6 +181,7 @@ func (w *waiting) cancelSome(t *testing.T, sdk *client.Client, from, to int) {
 
 // TestMuseum42SchedulesWaitThroughARestartOfEverything: after it nothing is there that is not due, and what is due comes.
 func TestMuseum42SchedulesWaitThroughARestartOfEverything(t *testing.T) {
+	t.Parallel()
 	o := Options{Dir: t.TempDir(), Nodes: 3, Coordinators: 3}
 	c := start(t, o)
 	via(t, c, 1).topic("later", `{"partitions":2}`)

@@ -13,6 +13,7 @@ import (
 // Two of three nodes are gone, and with them the quorum: nothing can be written, and nobody leads. What lies in sealed
 // segments is read from the node that is left, by offset, by time and by id; what only a leader can tell is answered 503.
 func TestEndSealedSegmentsAreReadWithoutALeader(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Nodes: 3, CoordinatorConfig: nobodyIsLost,
 		GatewayConfig: func(_ int, cfg *gateway.Config) { cfg.RequestTimeout = 4 * time.Second }})
 	one := via(t, c, 1)

@@ -14,6 +14,7 @@ import (
 
 // TestSockets runs what WebSockets promise on one node with two gateways; each part has its own topic.
 func TestSockets(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Gateways: 2})
 	for name, part := range map[string]func(*testing.T, *Cluster){
 		"publish, subscribe, settle":               socketDay,

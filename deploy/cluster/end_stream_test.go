@@ -12,6 +12,7 @@ import (
 
 // TestStreams runs what streams promise on one node with two gateways; each part has its own topic.
 func TestStreams(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Gateways: 2})
 	for name, part := range map[string]func(*testing.T, *Cluster){
 		"museum 29: credit comes back through any gateway": creditComesBack,

@@ -11,6 +11,7 @@ import (
 
 // TestEndToEnd runs the common ways of a message on one node with two gateways; each part has its own topic.
 func TestEndToEnd(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Gateways: 2})
 	for name, part := range map[string]func(*testing.T, *Cluster){
 		"publish, receive, ack, trace":               publishReceiveAckTrace,

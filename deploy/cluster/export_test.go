@@ -1,8 +1,8 @@
 package cluster
 
 import (
-	"context"
 	"encoding/json"
+	"fmt"
 	"testing"
 )
 
@@ -17,26 +17,23 @@ func (c caller) read(topic string) []message {
 // untilRead waits until a topic, which may not exist yet, has n messages.
 func (c caller) untilRead(topic string, n int) []message {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), hang)
-	defer cancel()
-	for {
-		status, text, err := c.try(ctx, "GET", "/v1/topics/"+topic+"/messages?limit=1000&wait=1s", "")
-		if err != nil {
-			c.t.Fatalf("%d messages of %s: %v", n, topic, err)
-		}
-		var out struct{ Messages []message }
+	var out struct{ Messages []message }
+	eventually(c.t, fmt.Sprintf("%d messages of %s", n, topic), func() bool {
+		status, text, err := c.try(c.t.Context(), "GET", "/v1/topics/"+topic+"/messages?limit=1000&wait=1s", "")
+		must(c.t, err)
+		out.Messages = nil
 		if status == 200 {
 			must(c.t, json.Unmarshal(text, &out))
 		}
-		if len(out.Messages) >= n {
-			return out.Messages
-		}
-	}
+		return len(out.Messages) >= n
+	})
+	return out.Messages
 }
 
 // Each death is published once to the dead letter topic, with where it comes from, and the letter stays in its group. A
 // redriven one that dies again is published again; one whose topics lead in a circle goes around a few times.
 func TestDeadLettersAreExportedOnce(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Nodes: 1, Gateways: 2, Coordinators: 1})
 	one := via(t, c, 1)
 	one.topic("orders", `{"partitions":2}`)
@@ -69,6 +66,7 @@ func TestDeadLettersAreExportedOnce(t *testing.T) {
 
 // Dead letter topics that lead in a circle move a message around 8 times in all, then it stays where it is.
 func TestDeadLetterCircleEnds(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Nodes: 1, Gateways: 1, Coordinators: 1})
 	one := via(t, c, 1)
 	for topic, next := range map[string]string{"a": "b", "b": "a"} {

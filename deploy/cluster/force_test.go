@@ -18,6 +18,7 @@ func nobodyIsLost(_ int, cfg *coordinator.Config) { cfg.RepairAfter = time.Hour 
 // Both of two replicas must have a message. With one of them gone for good the other one is copied to a third node at
 // once: publishing and consuming do not wait until the first is taken for lost.
 func TestEndSuffixIsCopiedAtOnce(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Nodes: 3, CoordinatorConfig: nobodyIsLost})
 	one := via(t, c, 1)
 	one.topic("two", `{"partitions":1,"replicas":2,"ack_quorum":2}`)
@@ -49,6 +50,7 @@ type forced struct {
 // An operator goes on with the one replica of three that is left. Everything that it has is served, what may have been
 // beyond it is recorded as lost, no offset comes twice, and groups do not wait for what can't come.
 func TestEndForceRecover(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := start(t, Options{Dir: dir, Nodes: 3, CoordinatorConfig: nobodyIsLost})
 	one := via(t, c, 1)
@@ -78,9 +80,10 @@ func TestEndForceRecover(t *testing.T) {
 		must(t, m.Start(ctxFor(t)))
 	}
 	var dry, done forced
-	for deadline := time.Now().Add(hang); !dry.Needed && time.Now().Before(deadline); { // the leader notices within a second
+	eventually(t, "the leader notices", func() bool { // within a second
 		one.call(200, "POST", path+"?dry_run=true", `{"by":"ann"}`, &dry)
-	}
+		return dry.Needed
+	})
 	one.call(422, "POST", path, `{}`, nil)
 	one.call(400, "POST", path+"?dry_run=true", `{"node":"node-9"}`, nil)
 	one.call(503, "POST", path+"?dry_run=true", `{"node":"`+gone[0].Name()+`"}`, nil)

@@ -9,15 +9,21 @@ import (
 	"testing"
 )
 
-// TestMainsOfTheTiers builds the three programs and runs them from flags and environment only, as on three
-// machines: they find each other, serve, and end in order.
-func TestMainsOfTheTiers(t *testing.T) {
+// TestMains builds the three programs and runs them from flags and environment only.
+func TestMains(t *testing.T) {
+	t.Parallel()
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-o", bin+"/", "./coordinator/cmd/coordinator", "./lognode/cmd/lognode", "./gateway/cmd/gateway")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	t.Run("find each other", func(t *testing.T) { mainsOfTheTiers(t, bin) })
+	t.Run("refuse bad flags", func(t *testing.T) { mainsRefuseBadFlags(t, bin) })
+}
+
+// mainsOfTheTiers runs them as on three machines: they find each other, serve, and end in order.
+func mainsOfTheTiers(t *testing.T, bin string) {
 	o := Options{Dir: t.TempDir(), Coordinators: 1, Nodes: 1, Gateways: 1}
 	l, err := loadLayout(o)
 	must(t, err)
@@ -50,20 +56,13 @@ func TestMainsOfTheTiers(t *testing.T) {
 }
 
 // A main that is given nonsense says so before it opens anything.
-func TestMainsRefuseBadFlags(t *testing.T) {
-	bin := t.TempDir()
+func mainsRefuseBadFlags(t *testing.T, bin string) {
 	for name, bad := range map[string][]string{
 		"coordinator": {"--nats", "0.0.0.0:4222", "--name", ".."},
 		"lognode":     {"--listen", "0.0.0.0:7070", "--name", ".."},
 		"gateway":     {"--listen", "0.0.0.0:8080", "--name", ".."},
 	} {
-		program := filepath.Join(bin, name)
-		build := exec.Command("go", "build", "-o", program, "./"+name+"/cmd/"+name)
-		build.Dir = "../.."
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		run := exec.Command(program, bad...)
+		run := exec.Command(filepath.Join(bin, name), bad...)
 		run.Dir = t.TempDir()
 		out, err := run.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "name") || !strings.Contains(string(out), "insecure") {

@@ -43,7 +43,9 @@ func (m *many) publishAll(value string) {
 		for p := range left {
 			left[p] = p
 		}
-		for deadline := time.Now().Add(5 * hang); len(left) > 0; {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for deadline := time.Now().Add(5 * hang); len(left) > 0; <-tick.C {
 			if time.Now().After(deadline) {
 				m.t.Fatalf("topic %d: %d partitions take nothing", i, len(left))
 			}
@@ -132,6 +134,7 @@ func processorOf(pid int) time.Duration {
 // One of three nodes is killed: all partitions that it led are led again, and take messages. What that took is logged and
 // not judged here.
 func TestEndNodeOfManyPartitionsDies(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Processes: &Processes{}, Nodes: 3})
 	m := &many{t: t, c: c, one: via(t, c, 1)}
 	began := time.Now()
@@ -159,7 +162,9 @@ func TestEndNodeOfManyPartitionsDies(t *testing.T) {
 		}
 		return now.Partitions.WithLeader == *manyPartitions
 	}
-	for !named() {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for ; !named(); <-tick.C {
 		if time.Since(began) > 5*hang {
 			t.Fatalf("not all partitions are led again: %+v", m.cluster())
 		}

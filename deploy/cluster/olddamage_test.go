@@ -11,6 +11,7 @@ import (
 // and say what helps, everything else goes on; an operator gives it up while the partition is served, and everybody passes
 // over it.
 func TestEndDamagedOldSegment(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := start(t, Options{Dir: dir, Nodes: 2})
 	one := via(t, c, 1)

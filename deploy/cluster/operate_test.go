@@ -7,6 +7,7 @@ import (
 
 // The operator's calls over HTTP, on a cluster of three.
 func TestEndOperatorsCalls(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Nodes: 3})
 	one := via(t, c, 1)
 	one.topic("led", `{"partitions":1}`)

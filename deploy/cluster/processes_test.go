@@ -7,6 +7,7 @@ import (
 )
 
 func TestProcessKilledNodeKeepsWhatWasAcked(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Processes: &Processes{}})
 	one := via(t, c, 1)
 	acked, out := history(t, one, "topic")
@@ -16,6 +17,7 @@ func TestProcessKilledNodeKeepsWhatWasAcked(t *testing.T) {
 }
 
 func TestProcessesAllKilledAtOnce(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Processes: &Processes{}, Nodes: 3, Gateways: 2})
 	acked, out := history(t, via(t, c, 1), "topic")
 	everything := slices.Concat(c.gateways, c.nodes, c.coordinators)
@@ -28,6 +30,7 @@ func TestProcessesAllKilledAtOnce(t *testing.T) {
 }
 
 func TestProcessFrozenLeaderIsReplaced(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Processes: &Processes{}, Nodes: 3})
 	one := via(t, c, 1)
 	one.topic("frozen", `{"partitions":1}`)
@@ -46,6 +49,7 @@ func TestProcessFrozenLeaderIsReplaced(t *testing.T) {
 
 // A child that ends by itself is reported; its end at our hands is not.
 func TestProcessThatFailsIsReported(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Processes: &Processes{}})
 	must(t, c.Gateway(1).Kill())
 	select {
@@ -64,6 +68,7 @@ func TestProcessThatFailsIsReported(t *testing.T) {
 }
 
 func TestMembersInThisProcessCannotBePaused(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{})
 	if err := c.Node(1).Pause(); err == nil || !strings.Contains(err.Error(), "processes") {
 		t.Errorf("got %v", err)

@@ -93,6 +93,7 @@ func healed(t *testing.T, store *meta.Store, view *meta.View, topic string) (sea
 // A node that lost its directory is another node: what the old one held is copied to it from the survivors, and
 // with one of those away nothing is missing.
 func TestMuseum13EndLostNodeIsAnotherNode(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	c := start(t, Options{Dir: dir, Nodes: 3, CoordinatorConfig: func(_ int, cfg *coordinator.Config) { cfg.RepairAfter = time.Second }})
 	store, view := chains(t, c)
@@ -140,6 +141,7 @@ func leaderOf(t *testing.T, store *meta.Store, view *meta.View, topic string) *m
 // A leader moves where an operator wants it, and away from a node that is drained; publishing goes on, and a
 // receipt that the old leader gave still settles.
 func TestEndMoveAndDrain(t *testing.T) {
+	t.Parallel()
 	c := start(t, Options{Nodes: 3})
 	store, view := chains(t, c)
 	one := via(t, c, 1)

@@ -59,6 +59,7 @@ func (j *keyJudge) begin(a arrival) {
 // A webhook that orders by key sends the messages of a key one after the other, whatever the endpoint refuses and which
 // gateway goes; other keys go on meanwhile.
 func TestEndWebhookOrdersByKey(t *testing.T) {
+	t.Parallel()
 	const keys, each = 8, 12
 	c := start(t, pushes(Options{Nodes: 1, Gateways: 2, Coordinators: 1}))
 	one := via(t, c, 1)
@@ -114,6 +115,7 @@ func TestEndWebhookOrdersByKey(t *testing.T) {
 // A gateway that drains refuses new connections at once, also while the endpoint of a webhook takes its time; the request
 // that is under way is waited for and settled.
 func TestEndDrainWithSlowEndpoint(t *testing.T) {
+	t.Parallel()
 	c := start(t, pushes(Options{Nodes: 1, Gateways: 2, Coordinators: 1}))
 	two := via(t, c, 2)
 	two.topic("orders", `{"partitions":1}`)
@@ -139,13 +141,13 @@ func TestEndDrainWithSlowEndpoint(t *testing.T) {
 	go func() { stopped <- c.MemberNamed(owner).Stop(t.Context()) }()
 	index := map[string]int{"gateway-1": 0, "gateway-2": 1}[owner]
 	url := c.URLs()[index]
-	for {
+	eventually(t, "new connections are refused", func() bool {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		if err != nil {
-			break
+		if err == nil {
+			must(t, conn.Close())
 		}
-		must(t, conn.Close())
-	}
+		return err != nil
+	})
 	select {
 	case err := <-stopped:
 		t.Fatalf("it did not wait for the request: %v", err)

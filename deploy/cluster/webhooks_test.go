@@ -100,21 +100,20 @@ func (c caller) webhook(topic, name, url, more string) webhook {
 // untilWebhook waits until what the gateway says of a webhook fulfils ok.
 func (c caller) untilWebhook(topic, name string, ok func(webhook) bool) webhook {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), hang)
-	defer cancel()
-	for {
-		status, text, err := c.try(ctx, "GET", "/v1/topics/"+topic+"/webhooks/"+name, "")
+	var w webhook
+	eventually(c.t, "webhook "+name+" is as wanted", func() bool {
+		status, text, err := c.try(c.t.Context(), "GET", "/v1/topics/"+topic+"/webhooks/"+name, "")
 		if err != nil {
 			c.t.Fatalf("webhook %s: %v", name, err)
 		}
-		var w webhook
-		if status == 200 {
-			must(c.t, json.Unmarshal(text, &w))
-			if ok(w) {
-				return w
-			}
+		if status != 200 {
+			return false
 		}
-	}
+		w = webhook{}
+		must(c.t, json.Unmarshal(text, &w))
+		return ok(w)
+	})
+	return w
 }
 
 func pushes(o Options) Options {
@@ -124,6 +123,7 @@ func pushes(o Options) Options {
 
 // What is published arrives, signed so that the reference library of Standard Webhooks takes it, and is settled.
 func TestWebhookDelivers(t *testing.T) {
+	t.Parallel()
 	c := start(t, pushes(Options{Nodes: 1, Gateways: 1, Coordinators: 1}))
 	one := via(t, c, 1)
 	one.topic("orders", `{"partitions":4}`)
@@ -168,6 +168,7 @@ func TestWebhookDelivers(t *testing.T) {
 // A gateway that is killed loses nothing: the other one takes its partitions over, and what it had not settled comes
 // again. How long that takes is logged, not judged.
 func TestWebhookOutlivesItsGateway(t *testing.T) {
+	t.Parallel()
 	c := start(t, pushes(Options{Nodes: 1, Gateways: 2, Coordinators: 1, Processes: &Processes{}}))
 	one := via(t, c, 1)
 	one.topic("orders", `{"partitions":4}`)
@@ -233,6 +234,7 @@ func TestWebhookOutlivesItsGateway(t *testing.T) {
 // 410 disables a webhook and uses up no attempt; resumed, it goes on where it was. A refusal is retried by the schedule,
 // and the log of attempts tells it.
 func TestWebhookRefusals(t *testing.T) {
+	t.Parallel()
 	c := start(t, pushes(Options{Nodes: 1, Gateways: 1, Coordinators: 1}))
 	one := via(t, c, 1)
 	one.topic("orders", `{"partitions":1}`)

@@ -45,7 +45,8 @@ type update struct {
 //
 // gate, if not nil, is called before each keepalive (three in a ttl) with a context of a third of the ttl,
 // and must return when that ends: while it fails no keepalive is sent and the lease runs out, so a node whose disk
-// stalls loses its registration though its process lives (museum 4).
+// stalls loses its registration though its process lives (museum 4). At first the gate is waited for; an error of it that is
+// not context.DeadlineExceeded is Register's.
 func (s *Store) Register(ctx context.Context, key string, value any, ttl time.Duration, gate func(context.Context) error) (*Registration, error) {
 	text, err := encode(value)
 	if err != nil {
@@ -58,7 +59,7 @@ func (s *Store) Register(ctx context.Context, key string, value any, ttl time.Du
 		s: s, key: key, ttl: max(time.Second, ttl), gate: gate, value: text, log: s.log.With("key", key),
 		updates: make(chan update), lost: make(chan struct{}, 1),
 	}
-	if err := r.gated(ctx); err != nil {
+	if err := r.firstGated(ctx); err != nil {
 		return nil, fmt.Errorf("registering %s: %w", key, err)
 	}
 	if err := r.enter(ctx); err != nil {
@@ -177,6 +178,18 @@ func (r *Registration) gated(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.ttl/3)
 	defer cancel()
 	return r.gate(ctx)
+}
+
+// firstGated calls the gate until it lets pass. A disk that is slow while everything starts is waited for, as one that is slow
+// later is: there is nothing to lose yet, and a start that failed would only be repeated.
+func (r *Registration) firstGated(ctx context.Context) error {
+	for {
+		err := r.gated(ctx)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		r.log.Warn("registering waits", "err", err)
+	}
 }
 
 func (r *Registration) lapse() {

@@ -3,6 +3,7 @@ package meta
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -103,6 +104,33 @@ func TestMuseum04GateStopsKeepalives(t *testing.T) {
 	}
 	if _, err := s.Register(ctx, NodeKey("n"), Node{}, time.Second, func(context.Context) error { return errors.New("no disk") }); err == nil {
 		t.Error("registered with a gate that fails")
+	}
+}
+
+// A gate that does not let pass in time at first is asked again, as long as the caller waits.
+func TestRegisterWaitsForTheGate(t *testing.T) {
+	s, ctx := testStore(t)
+	slow := 2
+	gate := func(ctx context.Context) error {
+		if slow--; slow < 0 {
+			return nil
+		}
+		<-ctx.Done()
+		return fmt.Errorf("a disk that has much to do: %w", ctx.Err())
+	}
+	r, err := s.Register(ctx, NodeKey("n"), Node{Name: "n"}, time.Second, gate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	waits, stop := context.WithCancel(ctx)
+	_, err = s.Register(waits, NodeKey("n"), Node{}, time.Second, func(ctx context.Context) error {
+		stop() // the caller does not wait any longer
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller went, and the answer is %v", err)
 	}
 }
 
