@@ -13,7 +13,7 @@ func TestEndDeadLettersThroughAKill(t *testing.T) {
 	t.Parallel()
 	c := start(t, Options{Nodes: 3})
 	one := via(t, c, 1)
-	one.topic("kill", `{"partitions":1}`)
+	one.topic("kill", `{"partitions":1,"replicas":3}`)
 	one.call(201, "PUT", "/v1/topics/kill/groups/g", impatient, nil)
 	const n = 4000
 	for range n / 1000 {

@@ -111,7 +111,7 @@ func TestMuseum16ARetryWithAKeyStoresOnce(t *testing.T) {
 	t.Parallel()
 	c := start(t, Options{Nodes: 3, Gateways: 2})
 	one := via(t, c, 1)
-	one.topic("once", `{"partitions":1}`)
+	one.topic("once", `{"partitions":1,"replicas":3}`)
 	sdk, err := client.New(client.Options{Servers: c.URLs()})
 	must(t, err)
 	defer sdk.Close()

@@ -25,7 +25,7 @@ func TestEndLanesSurviveFailover(t *testing.T) {
 	c := start(t, Options{Nodes: 3, Gateways: 2})
 	one, two := via(t, c, 1), via(t, c, 2)
 	for _, compression := range []string{"none", "zstd"} {
-		one.topic("lanes-"+compression, `{"partitions":1,"compression":"`+compression+`"}`)
+		one.topic("lanes-"+compression, `{"partitions":1,"replicas":3,"compression":"`+compression+`"}`)
 	}
 	for round := range 2 {
 		for _, compression := range []string{"none", "zstd"} {

@@ -57,7 +57,7 @@ func TestEndOrderByKey(t *testing.T) {
 	c := start(t, Options{Nodes: 3, Gateways: 2})
 	one, two := via(t, c, 1), via(t, c, 2)
 	const group = `{"ordering":"key","max_attempts":2,"backoff":{"initial":"0s","multiplier":1,"max":"0s","jitter":0}}`
-	one.topic("keys", `{"partitions":1}`)
+	one.topic("keys", `{"partitions":1,"replicas":3}`)
 	one.call(201, "PUT", "/v1/topics/keys/groups/g", group, nil)
 	keyed(one, "keys", "a=1", "a=2!", "b=1", "b=2", "c=1!", "a=3")
 

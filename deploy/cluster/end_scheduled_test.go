@@ -109,7 +109,7 @@ func TestMuseum19SchedulesAreReleasedOnceThroughFailovers(t *testing.T) {
 	t.Parallel()
 	c := start(t, Options{Nodes: 3, Gateways: 2})
 	one := via(t, c, 1)
-	one.topic("later", `{"partitions":2}`)
+	one.topic("later", `{"partitions":2,"replicas":3}`)
 	sdk, err := client.New(client.Options{Servers: c.URLs()})
 	must(t, err)
 	defer sdk.Close()
@@ -184,7 +184,7 @@ func TestMuseum42SchedulesWaitThroughARestartOfEverything(t *testing.T) {
 	t.Parallel()
 	o := Options{Dir: t.TempDir(), Nodes: 3, Coordinators: 3}
 	c := start(t, o)
-	via(t, c, 1).topic("later", `{"partitions":2}`)
+	via(t, c, 1).topic("later", `{"partitions":2,"replicas":3}`)
 	sdk, err := client.New(client.Options{Servers: c.URLs()}) // the addresses stay
 	must(t, err)
 	defer sdk.Close()

@@ -17,7 +17,7 @@ func TestEndSealedSegmentsAreReadWithoutALeader(t *testing.T) {
 	c := start(t, Options{Nodes: 3, CoordinatorConfig: nobodyIsLost,
 		GatewayConfig: func(_ int, cfg *gateway.Config) { cfg.RequestTimeout = 4 * time.Second }})
 	one := via(t, c, 1)
-	one.topic("past", `{"partitions":1}`)
+	one.topic("past", `{"partitions":1,"replicas":3}`)
 	before := time.Now()
 	first := one.publish("past", "v-0")
 	for i := 1; i < 20; i++ {

@@ -54,7 +54,7 @@ func TestEndForceRecover(t *testing.T) {
 	dir := t.TempDir()
 	c := start(t, Options{Dir: dir, Nodes: 3, CoordinatorConfig: nobodyIsLost})
 	one := via(t, c, 1)
-	one.topic("sad", `{"partitions":1}`)
+	one.topic("sad", `{"partitions":1,"replicas":3}`)
 	for i := range 10 {
 		one.publish("sad", fmt.Sprintf("v-%d", i))
 	}

@@ -30,7 +30,7 @@ type many struct {
 func (m *many) make(partitions int) {
 	for left := partitions; left > 0; left -= perTopic {
 		n := min(left, perTopic)
-		m.one.topic(fmt.Sprint("t", len(m.topics)), fmt.Sprintf(`{"partitions":%d}`, n))
+		m.one.topic(fmt.Sprint("t", len(m.topics)), fmt.Sprintf(`{"partitions":%d,"replicas":3}`, n))
 		m.topics = append(m.topics, n)
 	}
 }

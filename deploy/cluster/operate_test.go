@@ -10,7 +10,7 @@ func TestEndOperatorsCalls(t *testing.T) {
 	t.Parallel()
 	c := start(t, Options{Nodes: 3})
 	one := via(t, c, 1)
-	one.topic("led", `{"partitions":1}`)
+	one.topic("led", `{"partitions":1,"replicas":3}`)
 	was := one.leader("led", 0)
 	var moved struct{ Leader string }
 	one.call(200, "POST", "/v1/topics/led/partitions/0/move-leader", "", &moved)

@@ -33,7 +33,7 @@ func TestProcessFrozenLeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	c := start(t, Options{Processes: &Processes{}, Nodes: 3})
 	one := via(t, c, 1)
-	one.topic("frozen", `{"partitions":1}`)
+	one.topic("frozen", `{"partitions":1,"replicas":3}`)
 	one.publish("frozen", "before")
 	leader := c.NodeNamed(one.leader("frozen", 0))
 	must(t, leader.Pause())
@@ -42,7 +42,7 @@ func TestProcessFrozenLeaderIsReplaced(t *testing.T) {
 	must(t, leader.Resume()) // a zombie: it has not learned of the seal yet (museum 4)
 	publishAnyway(t, one, "frozen", "after")
 	got := values(one.receiveN("frozen", "g", 3, ""))
-	if !slices.Equal(slices.Compact(got), []string{"after", "before", "during"}) {
+	if !slices.Equal(got, []string{"after", "before", "during"}) {
 		t.Errorf("got %v", got)
 	}
 }

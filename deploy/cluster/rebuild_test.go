@@ -34,13 +34,13 @@ func TestEndRebuildMetadata(t *testing.T) {
 	c, err := Start(ctxFor(t), options)
 	must(t, err)
 	one := via(t, c, 1)
-	one.topic("orders", `{"partitions":2,"retention":{"time":"48h"}}`)
+	one.topic("orders", `{"partitions":2,"replicas":3,"retention":{"time":"48h"}}`)
 	for i := range 20 {
 		one.publish("orders", fmt.Sprintf("v-%d", i))
 	}
 	first := one.receiveN("orders", "workers", 8, "lease=1h")
 	one.settle("ack", first[:5], "")
-	one.topic("gone", `{"partitions":1}`)
+	one.topic("gone", `{"partitions":1,"replicas":3}`)
 	one.publish("gone", "x")
 	one.call(200, "DELETE", "/v1/topics/gone", "", nil)
 	var cluster struct{ ID string }
@@ -112,7 +112,7 @@ func TestEndOldMetadataIsRefused(t *testing.T) {
 	data, old := filepath.Join(dir, "coordinator-1"), filepath.Join(dir, "old")
 	var cluster struct{ ID string }
 	run(func(_ *Cluster, one caller) {
-		one.topic("back", `{"partitions":1}`)
+		one.topic("back", `{"partitions":1,"replicas":3}`)
 		one.publish("back", "v-0")
 		one.call(200, "GET", "/v1/cluster", "", &cluster)
 	})
