@@ -201,7 +201,7 @@ func (g *Gateway) handleMessage(c echo.Context) error {
 	if id.Scheduled {
 		ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
 		defer cancel()
-		found, err := g.findScheduled(ctx, id)
+		found, err := g.findScheduled(ctx, id, archived)
 		if err != nil {
 			return err
 		}

@@ -55,7 +55,7 @@ func (g *Gateway) handleCancelScheduled(c echo.Context) error {
 		}
 		return answerJSON(c, http.StatusOK, out)
 	}
-	found, err := g.findScheduled(ctx, id)
+	found, err := g.findScheduled(ctx, id, false)
 	if err != nil {
 		return err
 	}
@@ -123,10 +123,10 @@ func (g *Gateway) changeScheduled(ctx context.Context, id mq.MessageID, req *mqp
 	return r.GetDue(), nil
 }
 
-// findScheduled asks the leader where a schedule is in its life.
-func (g *Gateway) findScheduled(ctx context.Context, id mq.MessageID) (*mqpb.FindScheduledResponse, error) {
+// findScheduled asks the leader where a schedule is in its life, and of one that was released long ago the archive, too.
+func (g *Gateway) findScheduled(ctx context.Context, id mq.MessageID, archived bool) (*mqpb.FindScheduledResponse, error) {
 	r, err := fromLeader(ctx, g, id.Partition, func(ctx context.Context, c mqpb.LogNodeClient) (*mqpb.FindScheduledResponse, error) {
-		return c.FindScheduled(ctx, &mqpb.FindScheduledRequest{Partition: mqpb.FromPartition(id.Partition), Number: id.Number})
+		return c.FindScheduled(ctx, &mqpb.FindScheduledRequest{Partition: mqpb.FromPartition(id.Partition), Number: id.Number, Archived: archived})
 	})
 	if err != nil {
 		return nil, named(id, err)

@@ -283,7 +283,7 @@ func (s *server) HeldMessages(ctx context.Context, req *mqpb.HeldMessagesRequest
 func (s *server) Trace(ctx context.Context, req *mqpb.TraceRequest) (*mqpb.TraceResponse, error) {
 	return one(ctx, s, req.Partition, func(p *replica.Partition, done func(*mqpb.TraceResponse, error)) {
 		if req.Scheduled {
-			p.TraceScheduled(req.Number, done)
+			p.TraceScheduled(req.Number, req.Archived, done)
 			return
 		}
 		p.Trace(req.Offset, req.Archived, done)

@@ -30,6 +30,6 @@ func (s *server) ListScheduled(ctx context.Context, req *mqpb.ListScheduledReque
 // FindScheduled says where a schedule is in its life.
 func (s *server) FindScheduled(ctx context.Context, req *mqpb.FindScheduledRequest) (*mqpb.FindScheduledResponse, error) {
 	return one(ctx, s, req.Partition, func(p *replica.Partition, done func(*mqpb.FindScheduledResponse, error)) {
-		p.FindScheduled(req.Number, done)
+		p.FindScheduled(req.Number, req.Archived, done)
 	})
 }

@@ -3333,6 +3333,7 @@ type FindScheduledRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
 	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	Archived      bool                   `protobuf:"varint,3,opt,name=archived,proto3" json:"archived,omitempty"` // also what retention has moved to the archive
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3379,6 +3380,13 @@ func (x *FindScheduledRequest) GetNumber() uint64 {
 		return x.Number
 	}
 	return 0
+}
+
+func (x *FindScheduledRequest) GetArchived() bool {
+	if x != nil {
+		return x.Archived
+	}
+	return false
 }
 
 type FindScheduledResponse struct {
@@ -4984,10 +4992,11 @@ const file_splashdam_proto_rawDesc = "" +
 	"\apending\x18\x01 \x03(\v2\x1d.splashdam.v1.PendingScheduleR\apending\";\n" +
 	"\x0fPendingSchedule\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x10\n" +
-	"\x03due\x18\x02 \x01(\x03R\x03due\"e\n" +
+	"\x03due\x18\x02 \x01(\x03R\x03due\"\x81\x01\n" +
 	"\x14FindScheduledRequest\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\x04R\x06number\"\x91\x01\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x1a\n" +
+	"\barchived\x18\x03 \x01(\bR\barchived\"\x91\x01\n" +
 	"\x15FindScheduledResponse\x12\x1a\n" +
 	"\breleased\x18\x01 \x01(\bR\breleased\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x10\n" +

@@ -35,6 +35,7 @@ type Archive struct {
 	readers chan struct{}
 	footers cache[*footer]
 	blocks  cache[[]byte]
+	spans   spans
 }
 
 // Open opens the bucket for a cluster. Whether it answers shows at the first use: a node starts without it.

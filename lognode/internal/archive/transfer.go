@@ -23,6 +23,7 @@ type transfer struct {
 	in      *io.PipeWriter
 	done    chan error
 	stop    context.CancelFunc
+	unhook  func() bool // from the caller's context
 	inParts bool
 }
 
@@ -37,7 +38,7 @@ func (a *Archive) transfer(ctx context.Context, key string) *transfer {
 		out.CloseWithError(err) // whoever writes must not wait for a reader that has gone
 		t.done <- err
 	}()
-	context.AfterFunc(ctx, func() { t.breakOff(context.Cause(ctx)) }) // a Write may wait for a store that does not answer
+	t.unhook = context.AfterFunc(ctx, func() { t.breakOff(context.Cause(ctx)) }) // a Write may wait for a store that does not answer
 	return t
 }
 
@@ -46,6 +47,7 @@ func (t *transfer) Write(b []byte) (int, error) { return t.in.Write(b) }
 // end completes the object, or gives it up for a reason. It returns when nothing of the transfer runs any more.
 func (t *transfer) end(ctx context.Context, reason error) error {
 	defer t.stop()
+	defer t.unhook()
 	if reason == nil {
 		reason = context.Cause(ctx)
 	}

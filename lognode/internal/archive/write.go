@@ -54,6 +54,9 @@ type block struct {
 	Stamp  int64  `json:"stamp"` // of the last entry
 	At     int64  `json:"at"`    // in the object
 	Bytes  int64  `json:"bytes"`
+	// Schedules are the numbers of the schedules that its entries are about, see appendNumbers; with AnySchedule they may be about any.
+	Schedules   []byte `json:"schedules,omitempty"`
+	AnySchedule bool   `json:"any_schedule,omitempty"`
 }
 
 // Upload puts a sealed segment into the bucket unless it is there, and reads it back. Only when it returns no error may the
@@ -108,6 +111,10 @@ type writer struct {
 	next   mq.Position
 	buf    []byte
 	index  *derived.Builder // nil once it met records that it can't read
+
+	numbers  []uint64 // schedules that the last block is about
+	unlisted bool     // and others that could not be read
+	listed   int      // bytes of the lists of all blocks
 }
 
 func (w *writer) put(b []byte) error {
@@ -126,6 +133,7 @@ func (w *writer) entry(e *mq.Entry) error {
 	w.buf = e.AppendTo(append(w.buf[:0], 0, 0, 0, 0))
 	binary.BigEndian.PutUint32(w.buf, uint32(len(w.buf)-4))
 	if n := len(f.Blocks); n == 0 || f.Blocks[n-1].Bytes >= blockBytes {
+		w.listNumbers()
 		f.Blocks = append(f.Blocks, block{Offset: e.At.Offset, Seq: e.At.Seq, At: w.at})
 	}
 	b := &f.Blocks[len(f.Blocks)-1]
@@ -134,6 +142,7 @@ func (w *writer) entry(e *mq.Entry) error {
 	f.LastStamp, w.next = e.Stamp, e.Next()
 	f.Entries++
 	w.note(e)
+	w.gatherNumbers(e)
 	return w.put(w.buf)
 }
 
@@ -151,6 +160,7 @@ func (w *writer) note(e *mq.Entry) {
 
 // finish writes footer and tail.
 func (w *writer) finish() error {
+	w.listNumbers()
 	if w.index != nil {
 		w.footer.Index = append(w.footer.Index, w.index.NextIndex()...)
 	}

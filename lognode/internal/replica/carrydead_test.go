@@ -205,7 +205,7 @@ func TestOtherDeadLettersGoOnToo(t *testing.T) {
 			t.Errorf("offset %d: %v", off, err)
 		}
 	}
-	found := call(t, func(done func(*mqpb.FindScheduledResponse, error)) { o.p.FindScheduled(number, done) })
+	found := call(t, func(done func(*mqpb.FindScheduledResponse, error)) { o.p.FindScheduled(number, false, done) })
 	if !found.Released || found.Offset != 3 {
 		t.Errorf("found %v", found)
 	}

@@ -28,7 +28,7 @@ func (p *Partition) Explain(req *mqpb.ExplainRequest, done func(*mqpb.ExplainRes
 			e := delivery.ExplainDue(time.Now().UnixNano(), w.Due)
 			done(explanation(&e), nil)
 		case state == schedule.StateReleased:
-			p.FindScheduled(req.Number, func(res *mqpb.FindScheduledResponse, err error) {
+			p.FindScheduled(req.Number, false, func(res *mqpb.FindScheduledResponse, err error) {
 				if err != nil {
 					fail(err)
 					return

@@ -27,7 +27,7 @@ func TestOldSchedulesAreReadWhereTheyAre(t *testing.T) {
 	if p := o.pending(); len(p) != 3 {
 		t.Fatalf("pending: %v", p)
 	}
-	res := call(t, func(done func(*mqpb.FindScheduledResponse, error)) { o.p.FindScheduled(1, done) })
+	res := call(t, func(done func(*mqpb.FindScheduledResponse, error)) { o.p.FindScheduled(1, false, done) })
 	b, err := mq.ParseBatch(res.Batch)
 	if err != nil || b.Count != 1 {
 		t.Fatal(b, err)

@@ -20,16 +20,19 @@ func (o *one) retain() {
 	o.settled()
 }
 
-// settled waits until the partition has done what was asked of it, the work beside it included.
+// settled waits until the partition has done what was asked of it, the work beside it included. Work that ends may ask for more
+// behind the question whether it has ended, so that is asked twice.
 func (o *one) settled() {
-	for busy := true; busy; {
+	for idle := 0; idle < 2; {
 		ch := make(chan bool)
 		o.p.post(func() {
 			l := o.p.lead
 			carrying := l != nil && l.serving && (l.dead.busy || len(l.dead.ready) > 0 || l.seg.Commit().Before(l.dead.placed))
 			ch <- o.p.retaining || carrying
 		})
-		busy = <-ch
+		if idle++; <-ch {
+			idle = 0
+		}
 	}
 }
 

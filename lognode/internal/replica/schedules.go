@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/splashdam/splashdam/lognode/internal/archive"
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/schedule"
 	"github.com/splashdam/splashdam/shared/frame"
@@ -107,8 +108,9 @@ func (p *Partition) ListScheduled(after mq.Schedule, limit int, done func(*mqpb.
 	})
 }
 
-// FindScheduled says where a schedule is in its life: pending, with its message, or released.
-func (p *Partition) FindScheduled(number uint64, done func(*mqpb.FindScheduledResponse, error)) {
+// FindScheduled says where a schedule is in its life: pending, with its message, or released. archived: a released one is looked for
+// in the archive, too.
+func (p *Partition) FindScheduled(number uint64, archived bool, done func(*mqpb.FindScheduledResponse, error)) {
 	fail := func(err error) { done(nil, err) }
 	p.serveRead(fail, func(l *leadership) {
 		j := l.journal()
@@ -123,14 +125,7 @@ func (p *Partition) FindScheduled(number uint64, done func(*mqpb.FindScheduledRe
 				done(&mqpb.FindScheduledResponse{Released: true, Offset: place.Offset}, nil)
 				return
 			}
-			p.beside(func(ctx context.Context) {
-				offset, err := p.findReleased(ctx, &j, number)
-				if err != nil {
-					fail(err)
-					return
-				}
-				done(&mqpb.FindScheduledResponse{Released: true, Offset: offset}, nil)
-			})
+			p.lookForRelease(l, &scheduleSearch{number: number, journal: j}, archived, done)
 		default:
 			fail(scheduleError(schedule.Unknown, number))
 		}
@@ -152,13 +147,40 @@ func (p *Partition) pendingMessage(ctx context.Context, j *journal, w schedule.W
 	return &mqpb.FindScheduledResponse{Due: w.Due, Batch: b.AppendTo(nil, "", "", mq.CodecNone, nil), Scheduled: e.Stamp}, nil
 }
 
-// findReleased looks for the record of a release, in the newest segment first.
-func (p *Partition) findReleased(ctx context.Context, j *journal, number uint64) (uint64, error) {
+// lookForRelease answers with the offset that a schedule was released at.
+func (p *Partition) lookForRelease(l *leadership, x *scheduleSearch, archived bool, done func(*mqpb.FindScheduledResponse, error)) {
+	look := func(ctx context.Context) error {
+		offset, err := p.findReleased(ctx, x)
+		if err == nil {
+			done(&mqpb.FindScheduledResponse{Released: true, Offset: offset}, nil)
+		}
+		return err
+	}
+	fail := func(err error) { done(nil, err) }
+	if archived && x.from.Before(x.at(0).Base) {
+		p.withShelf(l, fail, func(ctx context.Context, objects []archive.Object) error {
+			x.below(ctx, p, objects)
+			return look(ctx)
+		})
+		return
+	}
+	p.beside(func(ctx context.Context) {
+		if err := look(ctx); err != nil {
+			fail(err)
+		}
+	})
+}
+
+// findReleased looks for the record of a release: in the archive, which has an index of them, then in the newest segment first.
+func (p *Partition) findReleased(ctx context.Context, x *scheduleSearch) (uint64, error) {
 	var offset uint64
-	found := false
-	for i := j.len() - 1; i >= 0 && !found; i-- {
-		s := j.at(i)
-		err := p.walk(ctx, s, s.Base, func(e *mq.Entry) (err error) {
+	found, number := false, x.number
+	for n := range x.len() {
+		i := n
+		if n >= len(x.archived) {
+			i = x.len() - 1 - (n - len(x.archived))
+		}
+		err := p.walkFor(ctx, x, i, func(e *mq.Entry) (err error) {
 			if offset, found, err = delivery.CarriedRelease(e, number); err != nil || found {
 				return cmp.Or(err, errStop)
 			}
@@ -171,11 +193,11 @@ func (p *Partition) findReleased(ctx context.Context, j *journal, number uint64)
 			return err
 		})
 		if err != nil {
-			return 0, mqerr.New(mqerr.Internal, "looking for schedule %d: %w", number, err)
+			return 0, scheduleReadError(number, err)
+		}
+		if found {
+			return offset, nil
 		}
 	}
-	if !found {
-		return 0, mqerr.New(mqerr.MessageNotFound, "the message of schedule %d is no longer kept, or it was cancelled", number)
-	}
-	return offset, nil
+	return 0, cmp.Or(x.unread, error(mqerr.New(mqerr.MessageNotFound, "the message of schedule %d is no longer kept, or it was cancelled", number)))
 }

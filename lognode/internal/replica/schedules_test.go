@@ -72,7 +72,7 @@ func (o *one) retime(number uint64, at int64) error {
 func (o *one) traceSchedule(number uint64) (types []string) {
 	o.t.Helper()
 	ch := make(chan error, 1)
-	o.p.TraceScheduled(number, func(r *mqpb.TraceResponse, err error) {
+	o.p.TraceScheduled(number, false, func(r *mqpb.TraceResponse, err error) {
 		for _, e := range r.GetEvents() {
 			types = append(types, e.Type)
 		}

@@ -52,6 +52,22 @@ func TraceEntry(e *mq.Entry, number uint64, f func(Event)) (offset uint64, relea
 	return offset, released, err
 }
 
+// Numbers calls f with the number of each schedule that an entry is about: stored or carried, moved, cancelled or released there.
+func Numbers(e *mq.Entry, f func(number uint64)) error {
+	var b Book
+	return b.eachRecord(e, func(rec mq.Record, _ uint64) error {
+		if rec.Kind == mq.KindCancelled {
+			c, err := readChange(rec.Body)
+			f(c.number)
+			return err
+		}
+		for i := range b.batch.Schedules {
+			f(b.batch.Schedules[i].Number)
+		}
+		return nil
+	})
+}
+
 func indexOf(schedules []mq.Schedule, number uint64) int {
 	for i := range schedules {
 		if schedules[i].Number == number {
