@@ -1,8 +1,10 @@
 package dedup
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/splashdam/splashdam/shared/mq"
@@ -102,24 +104,32 @@ func Parse(b []byte) ([]Entry, error) {
 	return list, nil
 }
 
-// Build makes the table of a list of keys in any order, such as those of several footers. Of two with the same key the
-// later one counts.
-func Build(list []Entry) *Table {
-	slices.SortStableFunc(list, func(a, b Entry) int {
-		switch {
-		case a.Stamp < b.Stamp:
-			return -1
-		case a.Stamp > b.Stamp:
-			return 1
+// Build makes the table of several lists of keys, those of footers: the newest list first, in each the oldest key first. Of
+// two with the same key the later one counts. Keys that were carried forward are older than what lies before them in
+// the journal; only then the lists need sorting.
+func Build(lists [][]Entry) *Table {
+	slices.Reverse(lists)
+	count, last, ascending := 0, int64(math.MinInt64), true
+	for _, list := range lists {
+		count += len(list)
+		for i := range list {
+			ascending = ascending && list[i].Stamp >= last
+			last = list[i].Stamp
 		}
-		return 0
-	})
-	t := &Table{}
-	if len(list) > MaxKeys {
-		list = list[len(list)-MaxKeys:]
 	}
-	for _, x := range list {
-		t.Add(x)
+	if !ascending {
+		all := slices.Concat(lists...)
+		slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Compare(a.Stamp, b.Stamp) })
+		lists = [][]Entry{all}
+	}
+	t := &Table{}
+	t.reserve(min(count, MaxKeys))
+	for skip := max(0, count-MaxKeys); len(lists) > 0; lists = lists[1:] {
+		n := min(skip, len(lists[0]))
+		skip -= n
+		for i := n; i < len(lists[0]); i++ {
+			t.Add(lists[0][i])
+		}
 	}
 	return t
 }

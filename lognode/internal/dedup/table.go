@@ -179,6 +179,17 @@ func (t *Table) sequence(at uint32) uint64 {
 	return t.front + (uint64(at)-t.front)&mask
 }
 
+// reserve makes room for n keys at once.
+func (t *Table) reserve(n int) {
+	size := firstRing
+	for size < n {
+		size *= 2
+	}
+	if n > len(t.ring) {
+		t.ring, t.index = make([]slot, size), make([]uint32, 2*size)
+	}
+}
+
 // grow doubles the ring and makes the index anew.
 func (t *Table) grow() {
 	old, mask := t.ring, uint64(len(t.ring)-1)

@@ -93,7 +93,38 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		list, err := Parse(in)
 		if err == nil {
-			Build(list)
+			Build([][]Entry{list})
+		}
+	})
+}
+
+// Tables of several lists, some with keys that were carried forward from before, against a map.
+func TestBuildTakesTheLatestOfEachKey(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var lists [][]Entry // the newest first
+		latest := map[Key]Entry{}
+		stamp, number := int64(0), uint64(0)
+		for range rapid.IntRange(0, 8).Draw(t, "lists") {
+			var list []Entry
+			for range rapid.IntRange(0, 30).Draw(t, "keys") {
+				stamp += rapid.Int64Range(1, 3).Draw(t, "later")
+				number++
+				x := Entry{Key: keyOf(rapid.IntRange(0, 20).Draw(t, "key")), Number: number, Stamp: stamp}
+				latest[x.Key] = x
+				list = append(list, x)
+			}
+			if len(lists) > 0 && rapid.Bool().Draw(t, "carried") { // after others that are newer
+				list = append(list, lists[0]...)
+			}
+			lists = append([][]Entry{list}, lists...)
+		}
+		table := Build(lists)
+		for i := range 21 {
+			got, ok := table.Find(keyOf(i), stamp)
+			want, there := latest[keyOf(i)]
+			if ok != there || got != want {
+				t.Fatalf("key %d: %v %v, want %v %v", i, got, ok, want, there)
+			}
 		}
 	})
 }

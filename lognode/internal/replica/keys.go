@@ -71,12 +71,12 @@ func (l *leadership) repeat(i int, known *dedup.Entry, content uint64) frame.Rep
 // loadKeys makes the table of the keys in the window from the footers of the chain, newest first.
 func (p *Partition) loadKeys(ctx context.Context, o *loaded) error {
 	since := o.stamp - int64(dedup.Window)
-	var list []dedup.Entry
+	var lists [][]dedup.Entry
 	own := 0 // keys that were not carried forward from a segment before: those may be older than what comes further back
 	for i := len(o.chain) - 1; i >= 0 && own < dedup.MaxKeys; i-- {
-		older, before, ownBefore := false, len(list), own
+		older, before, ownBefore := false, len(lists), own
 		err := p.withFooter(ctx, &o.chain[i], func(f *footer.Footer) error {
-			list, own = list[:before], ownBefore
+			lists, own = lists[:before], ownBefore
 			older = len(f.Parts) > 0 && f.Parts[0].First < since
 			return f.Keys(since, func(part *footer.Part, keys []dedup.Entry) bool {
 				for _, k := range keys {
@@ -84,7 +84,7 @@ func (p *Partition) loadKeys(ctx context.Context, o *loaded) error {
 						own++
 					}
 				}
-				list = append(list, keys...)
+				lists = append(lists, keys)
 				return own < dedup.MaxKeys
 			})
 		})
@@ -95,7 +95,7 @@ func (p *Partition) loadKeys(ctx context.Context, o *loaded) error {
 			break
 		}
 	}
-	o.keys = dedup.Build(list)
+	o.keys = dedup.Build(lists)
 	return nil
 }
 

@@ -163,12 +163,28 @@ type loaded struct {
 	keys    *dedup.Table
 	prev    mq.Position
 	stamp   int64
+	took    took
+}
+
+// took is where the time of an opening goes.
+type took struct {
+	chain, suffix, state, keys time.Duration
+	since                      time.Time
+}
+
+// lap is the time since the last lap.
+func (t *took) lap() time.Duration {
+	before := t.since
+	t.since = time.Now()
+	return t.since.Sub(before)
 }
 
 // prepare runs beside the partition and may be tried again.
 func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.Machine) (loaded, error) {
 	id := l.seg.Segment().ID
+	t := took{since: time.Now()}
 	head, chain, err := p.env.Chain.Chain(ctx, p.id)
+	t.chain = t.lap()
 	if err != nil {
 		return loaded{}, err
 	}
@@ -180,11 +196,15 @@ func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.M
 	if head.Last != nil {
 		err = x.repair(ctx, head.Last)
 	}
+	t.suffix = t.lap()
 	if err == nil && kept == nil {
-		if err = p.load(ctx, &o); err == nil {
+		err = p.load(ctx, &o)
+		if t.state = t.lap(); err == nil {
 			err = p.loadKeys(ctx, &o)
 		}
+		t.keys = t.lap()
 	}
+	o.took = t
 	if err != nil && ctx.Err() == nil && time.Since(l.began) > p.env.LossPatience {
 		if judged := x.lost(ctx, head, chain); judged != nil {
 			err = fmt.Errorf("%w; %w", err, judged)
@@ -230,6 +250,8 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	p.syncGroups(l)
 	p.lookForDamage(l)
 	p.env.Metrics.Opened.Inc()
+	p.log.Info("serving", "segment", s.ID, "after", time.Since(l.began), "chain", o.took.chain, "suffix", o.took.suffix, "state", o.took.state,
+		"keys", o.took.keys, "segments", len(l.chain), "known keys", l.keys.Len())
 	if l.hasState() && !l.seg.Sealed() {
 		p.checkpoint(l)
 	}
