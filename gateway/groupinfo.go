@@ -65,7 +65,7 @@ func describeGroupPartition(p mq.PartitionID, f told[*mqpb.GroupFigures], now ti
 	out.Cursor, out.NextOffset = a.GetCursor(), a.GetNext()
 	out.GroupFigures = api.GroupFigures{Lag: a.GetLag(), Ready: a.GetReady(), InFlight: a.GetLeased(), Waiting: a.GetWaiting(), Dead: a.GetDead(),
 		Exported: a.GetExported(), Acked: a.GetAcked(), Expired: a.GetExpired(), Filtered: a.GetFiltered(), Dropped: a.GetDropped(), Discarded: a.GetDiscarded(), Scheduled: a.GetScheduled()}
-	out.Parked = a.GetParked()
+	out.Parked, out.Unreadable = a.GetParked(), describeRanges(a.GetUnreadable())
 	for _, l := range a.GetLanes() {
 		out.Lanes.Add(mq.Lane(l.GetLane()).String(), api.LaneFigures{Lag: l.GetLag(), InFlight: l.GetLeased(), Waiting: l.GetWaiting(), Dead: l.GetDead()})
 	}

@@ -130,6 +130,14 @@ func describeHoles(holes []mq.Hole) []api.LostRange {
 	return out
 }
 
+func describeRanges(list []*mqpb.OffsetRange) []api.OffsetRange {
+	var out []api.OffsetRange
+	for _, r := range list {
+		out = append(out, api.OffsetRange{From: r.GetFrom(), To: r.GetTo()})
+	}
+	return out
+}
+
 func (g *Gateway) describePartition(p mq.PartitionID, f told[*mqpb.PartitionFigures]) api.Partition {
 	h, _ := g.view.Head(p)
 	out := api.Partition{Partition: p.Number, State: g.partitionState(&h), AckQuorum: h.Quorum, Replicas: []api.Replica{},
@@ -149,7 +157,7 @@ func (g *Gateway) describePartition(p mq.PartitionID, f told[*mqpb.PartitionFigu
 	}
 	a := f.answer
 	out.FirstOffset, out.NextOffset, out.Bytes, out.Segments = a.GetFirst(), a.GetNext(), a.GetBytes(), a.GetSegments()
-	out.Messages = kept(a)
+	out.Messages, out.Unreadable = kept(a), describeRanges(a.GetUnreadable())
 	if why := a.GetReadOnly(); why != "" {
 		out.State, out.Error = api.StateReadOnly, api.ItemErrorOf(mqerr.New(mqerr.PartitionDamaged, "%s", why))
 	}

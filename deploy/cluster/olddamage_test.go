@@ -55,6 +55,12 @@ func TestEndDamagedOldSegment(t *testing.T) {
 	}
 	one.settle("ack", got, "")
 
+	for _, path := range []string{"/v1/topics/aged", "/v1/topics/aged/groups/g"} {
+		if got, want := unreadable(one, path), []offsets{{0, 20}}; !slices.Equal(got, want) {
+			t.Errorf("%s: unreadable %v, want %v", path, got, want)
+		}
+	}
+
 	path := "/v1/topics/aged/partitions/0/force-recover"
 	var dry, done forced
 	one.call(200, "POST", path+"?dry_run=true", `{}`, &dry)
@@ -71,8 +77,23 @@ func TestEndDamagedOldSegment(t *testing.T) {
 	if got, want := values(read.Messages), slices.Concat(wides(0, 10), wides(20, 23)); !slices.Equal(got, want) {
 		t.Errorf("read %v", short(got))
 	}
+	if got := unreadable(one, "/v1/topics/aged"); len(got) > 0 {
+		t.Errorf("still unreadable after it was given up: %v", got)
+	}
 	one.settle("ack", one.receiveN("aged", "g", 1, ""), "")
 	if g := one.group("aged", "g"); g.Lag != 0 {
 		t.Errorf("a lag of %d with everything acked", g.Lag)
 	}
+}
+
+type offsets struct{ From, To uint64 }
+
+// unreadable is what a topic or a group says of its first partition.
+func unreadable(one caller, path string) []offsets {
+	one.t.Helper()
+	var got struct {
+		Partitions []struct{ Unreadable []offsets }
+	}
+	one.call(200, "GET", path, "", &got)
+	return got.Partitions[0].Unreadable
 }

@@ -116,7 +116,10 @@ type GroupPartition struct {
 	NextOffset uint64 `json:"next_offset"`
 	GroupFigures
 	Lanes LaneCounts `json:"lanes,omitempty"`
-	Error *ItemError `json:"error,omitempty"`
+	// Unreadable are those of the partition (see Partition) that end behind the cursor: messages there are delivered once they can
+	// be read again.
+	Unreadable []OffsetRange `json:"unreadable,omitempty"`
+	Error      *ItemError    `json:"error,omitempty"`
 }
 
 // GroupSummary is a group in a list.

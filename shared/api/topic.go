@@ -93,10 +93,18 @@ type Partition struct {
 	DeliverRate float64   `json:"deliver_rate"`
 	// Lost are the ranges of offsets that are recorded as lost; reads there answer 410 lost.
 	Lost []LostRange `json:"lost,omitempty"`
+	// Unreadable are the ranges of offsets, at most 100, in which something can't be read from any replica; the partition goes on.
+	Unreadable []OffsetRange `json:"unreadable,omitempty"`
 	// Idempotency is nil where the leader did not answer.
 	Idempotency *IdempotencyFigures `json:"idempotency,omitempty"`
 	// Error says why there are no figures, as the leader did not answer, or why the partition is read_only.
 	Error *ItemError `json:"error,omitempty"`
+}
+
+// OffsetRange is a range of offsets of a partition, from From (inclusive) to To (exclusive).
+type OffsetRange struct {
+	From uint64 `json:"from"`
+	To   uint64 `json:"to"`
 }
 
 // LostRange is a range of offsets of a partition that is recorded as lost, from From (inclusive) to To (exclusive).

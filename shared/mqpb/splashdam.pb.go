@@ -1427,9 +1427,10 @@ type GroupFigures struct {
 	Filtered      uint64         `protobuf:"varint,14,opt,name=filtered,proto3" json:"filtered,omitempty"`
 	Dropped       uint64         `protobuf:"varint,15,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	Discarded     uint64         `protobuf:"varint,16,opt,name=discarded,proto3" json:"discarded,omitempty"`
-	Lanes         []*LaneFigures `protobuf:"bytes,20,rep,name=lanes,proto3" json:"lanes,omitempty"`          // of lanes that have something, if any but normal has
-	Parked        uint64         `protobuf:"varint,21,opt,name=parked,proto3" json:"parked,omitempty"`       // known to wait behind another message of their key
-	Scheduled     uint64         `protobuf:"varint,30,opt,name=scheduled,proto3" json:"scheduled,omitempty"` // pending schedules of the partition
+	Lanes         []*LaneFigures `protobuf:"bytes,20,rep,name=lanes,proto3" json:"lanes,omitempty"`           // of lanes that have something, if any but normal has
+	Parked        uint64         `protobuf:"varint,21,opt,name=parked,proto3" json:"parked,omitempty"`        // known to wait behind another message of their key
+	Scheduled     uint64         `protobuf:"varint,30,opt,name=scheduled,proto3" json:"scheduled,omitempty"`  // pending schedules of the partition
+	Unreadable    []*OffsetRange `protobuf:"bytes,31,rep,name=unreadable,proto3" json:"unreadable,omitempty"` // those of the partition that end behind cursor
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1604,6 +1605,65 @@ func (x *GroupFigures) GetScheduled() uint64 {
 	return 0
 }
 
+func (x *GroupFigures) GetUnreadable() []*OffsetRange {
+	if x != nil {
+		return x.Unreadable
+	}
+	return nil
+}
+
+type OffsetRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	To            uint64                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OffsetRange) Reset() {
+	*x = OffsetRange{}
+	mi := &file_splashdam_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OffsetRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OffsetRange) ProtoMessage() {}
+
+func (x *OffsetRange) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OffsetRange.ProtoReflect.Descriptor instead.
+func (*OffsetRange) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *OffsetRange) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *OffsetRange) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
 type LaneFigures struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lane          uint32                 `protobuf:"varint,1,opt,name=lane,proto3" json:"lane,omitempty"`
@@ -1617,7 +1677,7 @@ type LaneFigures struct {
 
 func (x *LaneFigures) Reset() {
 	*x = LaneFigures{}
-	mi := &file_splashdam_proto_msgTypes[25]
+	mi := &file_splashdam_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1689,7 @@ func (x *LaneFigures) String() string {
 func (*LaneFigures) ProtoMessage() {}
 
 func (x *LaneFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[25]
+	mi := &file_splashdam_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1702,7 @@ func (x *LaneFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneFigures.ProtoReflect.Descriptor instead.
 func (*LaneFigures) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{25}
+	return file_splashdam_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LaneFigures) GetLane() uint32 {
@@ -1694,7 +1754,7 @@ type HeldMessagesRequest struct {
 
 func (x *HeldMessagesRequest) Reset() {
 	*x = HeldMessagesRequest{}
-	mi := &file_splashdam_proto_msgTypes[26]
+	mi := &file_splashdam_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1766,7 @@ func (x *HeldMessagesRequest) String() string {
 func (*HeldMessagesRequest) ProtoMessage() {}
 
 func (x *HeldMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[26]
+	mi := &file_splashdam_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1779,7 @@ func (x *HeldMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldMessagesRequest.ProtoReflect.Descriptor instead.
 func (*HeldMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{26}
+	return file_splashdam_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HeldMessagesRequest) GetPartition() *Partition {
@@ -1773,7 +1833,7 @@ type HeldMessagesResponse struct {
 
 func (x *HeldMessagesResponse) Reset() {
 	*x = HeldMessagesResponse{}
-	mi := &file_splashdam_proto_msgTypes[27]
+	mi := &file_splashdam_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1845,7 @@ func (x *HeldMessagesResponse) String() string {
 func (*HeldMessagesResponse) ProtoMessage() {}
 
 func (x *HeldMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[27]
+	mi := &file_splashdam_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1858,7 @@ func (x *HeldMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldMessagesResponse.ProtoReflect.Descriptor instead.
 func (*HeldMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{27}
+	return file_splashdam_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HeldMessagesResponse) GetMessages() []*HeldMessage {
@@ -1829,7 +1889,7 @@ type HeldMessage struct {
 
 func (x *HeldMessage) Reset() {
 	*x = HeldMessage{}
-	mi := &file_splashdam_proto_msgTypes[28]
+	mi := &file_splashdam_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +1901,7 @@ func (x *HeldMessage) String() string {
 func (*HeldMessage) ProtoMessage() {}
 
 func (x *HeldMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[28]
+	mi := &file_splashdam_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +1914,7 @@ func (x *HeldMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldMessage.ProtoReflect.Descriptor instead.
 func (*HeldMessage) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{28}
+	return file_splashdam_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HeldMessage) GetOffset() uint64 {
@@ -1966,7 +2026,7 @@ type DeadFilter struct {
 
 func (x *DeadFilter) Reset() {
 	*x = DeadFilter{}
-	mi := &file_splashdam_proto_msgTypes[29]
+	mi := &file_splashdam_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1978,7 +2038,7 @@ func (x *DeadFilter) String() string {
 func (*DeadFilter) ProtoMessage() {}
 
 func (x *DeadFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[29]
+	mi := &file_splashdam_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1991,7 +2051,7 @@ func (x *DeadFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadFilter.ProtoReflect.Descriptor instead.
 func (*DeadFilter) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{29}
+	return file_splashdam_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeadFilter) GetReason() string {
@@ -2075,7 +2135,7 @@ type DeadLettersRequest struct {
 
 func (x *DeadLettersRequest) Reset() {
 	*x = DeadLettersRequest{}
-	mi := &file_splashdam_proto_msgTypes[30]
+	mi := &file_splashdam_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2147,7 @@ func (x *DeadLettersRequest) String() string {
 func (*DeadLettersRequest) ProtoMessage() {}
 
 func (x *DeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[30]
+	mi := &file_splashdam_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2160,7 @@ func (x *DeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*DeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{30}
+	return file_splashdam_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeadLettersRequest) GetPartition() *Partition {
@@ -2184,7 +2244,7 @@ type DeadLettersResponse struct {
 
 func (x *DeadLettersResponse) Reset() {
 	*x = DeadLettersResponse{}
-	mi := &file_splashdam_proto_msgTypes[31]
+	mi := &file_splashdam_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2256,7 @@ func (x *DeadLettersResponse) String() string {
 func (*DeadLettersResponse) ProtoMessage() {}
 
 func (x *DeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[31]
+	mi := &file_splashdam_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2269,7 @@ func (x *DeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*DeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{31}
+	return file_splashdam_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeadLettersResponse) GetMatched() uint64 {
@@ -2248,7 +2308,7 @@ type SeekRequest struct {
 
 func (x *SeekRequest) Reset() {
 	*x = SeekRequest{}
-	mi := &file_splashdam_proto_msgTypes[32]
+	mi := &file_splashdam_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +2320,7 @@ func (x *SeekRequest) String() string {
 func (*SeekRequest) ProtoMessage() {}
 
 func (x *SeekRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[32]
+	mi := &file_splashdam_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +2333,7 @@ func (x *SeekRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekRequest.ProtoReflect.Descriptor instead.
 func (*SeekRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{32}
+	return file_splashdam_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SeekRequest) GetPartitions() []*Partition {
@@ -2334,7 +2394,7 @@ type SeekResponse struct {
 
 func (x *SeekResponse) Reset() {
 	*x = SeekResponse{}
-	mi := &file_splashdam_proto_msgTypes[33]
+	mi := &file_splashdam_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2406,7 @@ func (x *SeekResponse) String() string {
 func (*SeekResponse) ProtoMessage() {}
 
 func (x *SeekResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[33]
+	mi := &file_splashdam_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2419,7 @@ func (x *SeekResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekResponse.ProtoReflect.Descriptor instead.
 func (*SeekResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{33}
+	return file_splashdam_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SeekResponse) GetResults() []*SeekResult {
@@ -2387,7 +2447,7 @@ type SeekResult struct {
 
 func (x *SeekResult) Reset() {
 	*x = SeekResult{}
-	mi := &file_splashdam_proto_msgTypes[34]
+	mi := &file_splashdam_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2399,7 +2459,7 @@ func (x *SeekResult) String() string {
 func (*SeekResult) ProtoMessage() {}
 
 func (x *SeekResult) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[34]
+	mi := &file_splashdam_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2412,7 +2472,7 @@ func (x *SeekResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekResult.ProtoReflect.Descriptor instead.
 func (*SeekResult) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{34}
+	return file_splashdam_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SeekResult) GetPartition() *Partition {
@@ -2498,7 +2558,7 @@ type SnapshotsRequest struct {
 
 func (x *SnapshotsRequest) Reset() {
 	*x = SnapshotsRequest{}
-	mi := &file_splashdam_proto_msgTypes[35]
+	mi := &file_splashdam_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2510,7 +2570,7 @@ func (x *SnapshotsRequest) String() string {
 func (*SnapshotsRequest) ProtoMessage() {}
 
 func (x *SnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[35]
+	mi := &file_splashdam_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2523,7 +2583,7 @@ func (x *SnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{35}
+	return file_splashdam_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SnapshotsRequest) GetPartitions() []*Partition {
@@ -2570,7 +2630,7 @@ type SnapshotsResponse struct {
 
 func (x *SnapshotsResponse) Reset() {
 	*x = SnapshotsResponse{}
-	mi := &file_splashdam_proto_msgTypes[36]
+	mi := &file_splashdam_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2642,7 @@ func (x *SnapshotsResponse) String() string {
 func (*SnapshotsResponse) ProtoMessage() {}
 
 func (x *SnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[36]
+	mi := &file_splashdam_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +2655,7 @@ func (x *SnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{36}
+	return file_splashdam_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SnapshotsResponse) GetResults() []*PartitionSnapshots {
@@ -2617,7 +2677,7 @@ type PartitionSnapshots struct {
 
 func (x *PartitionSnapshots) Reset() {
 	*x = PartitionSnapshots{}
-	mi := &file_splashdam_proto_msgTypes[37]
+	mi := &file_splashdam_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2629,7 +2689,7 @@ func (x *PartitionSnapshots) String() string {
 func (*PartitionSnapshots) ProtoMessage() {}
 
 func (x *PartitionSnapshots) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[37]
+	mi := &file_splashdam_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2642,7 +2702,7 @@ func (x *PartitionSnapshots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionSnapshots.ProtoReflect.Descriptor instead.
 func (*PartitionSnapshots) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{37}
+	return file_splashdam_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PartitionSnapshots) GetPartition() *Partition {
@@ -2685,7 +2745,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_splashdam_proto_msgTypes[38]
+	mi := &file_splashdam_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2697,7 +2757,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[38]
+	mi := &file_splashdam_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2710,7 +2770,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{38}
+	return file_splashdam_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Snapshot) GetName() string {
@@ -2750,7 +2810,7 @@ type PartitionFiguresRequest struct {
 
 func (x *PartitionFiguresRequest) Reset() {
 	*x = PartitionFiguresRequest{}
-	mi := &file_splashdam_proto_msgTypes[39]
+	mi := &file_splashdam_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2762,7 +2822,7 @@ func (x *PartitionFiguresRequest) String() string {
 func (*PartitionFiguresRequest) ProtoMessage() {}
 
 func (x *PartitionFiguresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[39]
+	mi := &file_splashdam_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2775,7 +2835,7 @@ func (x *PartitionFiguresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFiguresRequest.ProtoReflect.Descriptor instead.
 func (*PartitionFiguresRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{39}
+	return file_splashdam_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PartitionFiguresRequest) GetPartitions() []*Partition {
@@ -2794,7 +2854,7 @@ type PartitionFiguresResponse struct {
 
 func (x *PartitionFiguresResponse) Reset() {
 	*x = PartitionFiguresResponse{}
-	mi := &file_splashdam_proto_msgTypes[40]
+	mi := &file_splashdam_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2806,7 +2866,7 @@ func (x *PartitionFiguresResponse) String() string {
 func (*PartitionFiguresResponse) ProtoMessage() {}
 
 func (x *PartitionFiguresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[40]
+	mi := &file_splashdam_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2819,7 +2879,7 @@ func (x *PartitionFiguresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFiguresResponse.ProtoReflect.Descriptor instead.
 func (*PartitionFiguresResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{40}
+	return file_splashdam_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PartitionFiguresResponse) GetFigures() []*PartitionFigures {
@@ -2844,6 +2904,7 @@ type PartitionFigures struct {
 	Lost            uint64                 `protobuf:"varint,11,opt,name=lost,proto3" json:"lost,omitempty"`                                   // offsets from first to next in recorded holes (R6)
 	Scheduled       uint64                 `protobuf:"varint,20,opt,name=scheduled,proto3" json:"scheduled,omitempty"`
 	NextDue         int64                  `protobuf:"varint,21,opt,name=next_due,json=nextDue,proto3" json:"next_due,omitempty"`   // pending schedules, and when the first one is due (Unix ns)
+	Unreadable      []*OffsetRange         `protobuf:"bytes,23,rep,name=unreadable,proto3" json:"unreadable,omitempty"`             // old segments of which something can't be read from any replica
 	ReadOnly        string                 `protobuf:"bytes,22,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"` // not empty: only what is left of a damaged partition is served, and this says why
 	IdempotencyKeys uint64                 `protobuf:"varint,30,opt,name=idempotency_keys,json=idempotencyKeys,proto3" json:"idempotency_keys,omitempty"`
 	OldestKey       int64                  `protobuf:"varint,31,opt,name=oldest_key,json=oldestKey,proto3" json:"oldest_key,omitempty"` // in the window; the stamp of the oldest, 0 for none
@@ -2853,7 +2914,7 @@ type PartitionFigures struct {
 
 func (x *PartitionFigures) Reset() {
 	*x = PartitionFigures{}
-	mi := &file_splashdam_proto_msgTypes[41]
+	mi := &file_splashdam_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2865,7 +2926,7 @@ func (x *PartitionFigures) String() string {
 func (*PartitionFigures) ProtoMessage() {}
 
 func (x *PartitionFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[41]
+	mi := &file_splashdam_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2878,7 +2939,7 @@ func (x *PartitionFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionFigures.ProtoReflect.Descriptor instead.
 func (*PartitionFigures) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{41}
+	return file_splashdam_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PartitionFigures) GetPartition() *Partition {
@@ -2972,6 +3033,13 @@ func (x *PartitionFigures) GetNextDue() int64 {
 	return 0
 }
 
+func (x *PartitionFigures) GetUnreadable() []*OffsetRange {
+	if x != nil {
+		return x.Unreadable
+	}
+	return nil
+}
+
 func (x *PartitionFigures) GetReadOnly() string {
 	if x != nil {
 		return x.ReadOnly
@@ -3004,7 +3072,7 @@ type FollowerFigures struct {
 
 func (x *FollowerFigures) Reset() {
 	*x = FollowerFigures{}
-	mi := &file_splashdam_proto_msgTypes[42]
+	mi := &file_splashdam_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3016,7 +3084,7 @@ func (x *FollowerFigures) String() string {
 func (*FollowerFigures) ProtoMessage() {}
 
 func (x *FollowerFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[42]
+	mi := &file_splashdam_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3029,7 +3097,7 @@ func (x *FollowerFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerFigures.ProtoReflect.Descriptor instead.
 func (*FollowerFigures) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{42}
+	return file_splashdam_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FollowerFigures) GetNode() string {
@@ -3065,7 +3133,7 @@ type ChangeScheduledRequest struct {
 
 func (x *ChangeScheduledRequest) Reset() {
 	*x = ChangeScheduledRequest{}
-	mi := &file_splashdam_proto_msgTypes[43]
+	mi := &file_splashdam_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3077,7 +3145,7 @@ func (x *ChangeScheduledRequest) String() string {
 func (*ChangeScheduledRequest) ProtoMessage() {}
 
 func (x *ChangeScheduledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[43]
+	mi := &file_splashdam_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3090,7 +3158,7 @@ func (x *ChangeScheduledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeScheduledRequest.ProtoReflect.Descriptor instead.
 func (*ChangeScheduledRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{43}
+	return file_splashdam_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ChangeScheduledRequest) GetPartition() *Partition {
@@ -3130,7 +3198,7 @@ type ChangeScheduledResponse struct {
 
 func (x *ChangeScheduledResponse) Reset() {
 	*x = ChangeScheduledResponse{}
-	mi := &file_splashdam_proto_msgTypes[44]
+	mi := &file_splashdam_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3210,7 @@ func (x *ChangeScheduledResponse) String() string {
 func (*ChangeScheduledResponse) ProtoMessage() {}
 
 func (x *ChangeScheduledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[44]
+	mi := &file_splashdam_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3223,7 @@ func (x *ChangeScheduledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeScheduledResponse.ProtoReflect.Descriptor instead.
 func (*ChangeScheduledResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{44}
+	return file_splashdam_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ChangeScheduledResponse) GetDue() int64 {
@@ -3177,7 +3245,7 @@ type ListScheduledRequest struct {
 
 func (x *ListScheduledRequest) Reset() {
 	*x = ListScheduledRequest{}
-	mi := &file_splashdam_proto_msgTypes[45]
+	mi := &file_splashdam_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3189,7 +3257,7 @@ func (x *ListScheduledRequest) String() string {
 func (*ListScheduledRequest) ProtoMessage() {}
 
 func (x *ListScheduledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[45]
+	mi := &file_splashdam_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3202,7 +3270,7 @@ func (x *ListScheduledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScheduledRequest.ProtoReflect.Descriptor instead.
 func (*ListScheduledRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{45}
+	return file_splashdam_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListScheduledRequest) GetPartition() *Partition {
@@ -3242,7 +3310,7 @@ type ListScheduledResponse struct {
 
 func (x *ListScheduledResponse) Reset() {
 	*x = ListScheduledResponse{}
-	mi := &file_splashdam_proto_msgTypes[46]
+	mi := &file_splashdam_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3254,7 +3322,7 @@ func (x *ListScheduledResponse) String() string {
 func (*ListScheduledResponse) ProtoMessage() {}
 
 func (x *ListScheduledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[46]
+	mi := &file_splashdam_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3267,7 +3335,7 @@ func (x *ListScheduledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScheduledResponse.ProtoReflect.Descriptor instead.
 func (*ListScheduledResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{46}
+	return file_splashdam_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListScheduledResponse) GetPending() []*PendingSchedule {
@@ -3287,7 +3355,7 @@ type PendingSchedule struct {
 
 func (x *PendingSchedule) Reset() {
 	*x = PendingSchedule{}
-	mi := &file_splashdam_proto_msgTypes[47]
+	mi := &file_splashdam_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3367,7 @@ func (x *PendingSchedule) String() string {
 func (*PendingSchedule) ProtoMessage() {}
 
 func (x *PendingSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[47]
+	mi := &file_splashdam_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3380,7 @@ func (x *PendingSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingSchedule.ProtoReflect.Descriptor instead.
 func (*PendingSchedule) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{47}
+	return file_splashdam_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PendingSchedule) GetNumber() uint64 {
@@ -3340,7 +3408,7 @@ type FindScheduledRequest struct {
 
 func (x *FindScheduledRequest) Reset() {
 	*x = FindScheduledRequest{}
-	mi := &file_splashdam_proto_msgTypes[48]
+	mi := &file_splashdam_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3352,7 +3420,7 @@ func (x *FindScheduledRequest) String() string {
 func (*FindScheduledRequest) ProtoMessage() {}
 
 func (x *FindScheduledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[48]
+	mi := &file_splashdam_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3365,7 +3433,7 @@ func (x *FindScheduledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindScheduledRequest.ProtoReflect.Descriptor instead.
 func (*FindScheduledRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{48}
+	return file_splashdam_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *FindScheduledRequest) GetPartition() *Partition {
@@ -3402,7 +3470,7 @@ type FindScheduledResponse struct {
 
 func (x *FindScheduledResponse) Reset() {
 	*x = FindScheduledResponse{}
-	mi := &file_splashdam_proto_msgTypes[49]
+	mi := &file_splashdam_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3414,7 +3482,7 @@ func (x *FindScheduledResponse) String() string {
 func (*FindScheduledResponse) ProtoMessage() {}
 
 func (x *FindScheduledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[49]
+	mi := &file_splashdam_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3427,7 +3495,7 @@ func (x *FindScheduledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindScheduledResponse.ProtoReflect.Descriptor instead.
 func (*FindScheduledResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{49}
+	return file_splashdam_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *FindScheduledResponse) GetReleased() bool {
@@ -3478,7 +3546,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_splashdam_proto_msgTypes[50]
+	mi := &file_splashdam_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3490,7 +3558,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[50]
+	mi := &file_splashdam_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3503,7 +3571,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{50}
+	return file_splashdam_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TraceRequest) GetPartition() *Partition {
@@ -3554,7 +3622,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_splashdam_proto_msgTypes[51]
+	mi := &file_splashdam_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3566,7 +3634,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[51]
+	mi := &file_splashdam_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3579,7 +3647,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{51}
+	return file_splashdam_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TraceResponse) GetEvents() []*TraceEvent {
@@ -3637,7 +3705,7 @@ type TraceEvent struct {
 
 func (x *TraceEvent) Reset() {
 	*x = TraceEvent{}
-	mi := &file_splashdam_proto_msgTypes[52]
+	mi := &file_splashdam_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3717,7 @@ func (x *TraceEvent) String() string {
 func (*TraceEvent) ProtoMessage() {}
 
 func (x *TraceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[52]
+	mi := &file_splashdam_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +3730,7 @@ func (x *TraceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceEvent.ProtoReflect.Descriptor instead.
 func (*TraceEvent) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{52}
+	return file_splashdam_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TraceEvent) GetAt() int64 {
@@ -3763,7 +3831,7 @@ type TraceGroup struct {
 
 func (x *TraceGroup) Reset() {
 	*x = TraceGroup{}
-	mi := &file_splashdam_proto_msgTypes[53]
+	mi := &file_splashdam_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3775,7 +3843,7 @@ func (x *TraceGroup) String() string {
 func (*TraceGroup) ProtoMessage() {}
 
 func (x *TraceGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[53]
+	mi := &file_splashdam_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3788,7 +3856,7 @@ func (x *TraceGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceGroup.ProtoReflect.Descriptor instead.
 func (*TraceGroup) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{53}
+	return file_splashdam_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *TraceGroup) GetGroup() uint64 {
@@ -3845,7 +3913,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_splashdam_proto_msgTypes[54]
+	mi := &file_splashdam_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3857,7 +3925,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[54]
+	mi := &file_splashdam_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3870,7 +3938,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{54}
+	return file_splashdam_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ExplainRequest) GetPartition() *Partition {
@@ -3918,7 +3986,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_splashdam_proto_msgTypes[55]
+	mi := &file_splashdam_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3930,7 +3998,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[55]
+	mi := &file_splashdam_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3943,7 +4011,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{55}
+	return file_splashdam_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ExplainResponse) GetState() string {
@@ -4019,7 +4087,7 @@ type LaneAhead struct {
 
 func (x *LaneAhead) Reset() {
 	*x = LaneAhead{}
-	mi := &file_splashdam_proto_msgTypes[56]
+	mi := &file_splashdam_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4031,7 +4099,7 @@ func (x *LaneAhead) String() string {
 func (*LaneAhead) ProtoMessage() {}
 
 func (x *LaneAhead) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[56]
+	mi := &file_splashdam_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4044,7 +4112,7 @@ func (x *LaneAhead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneAhead.ProtoReflect.Descriptor instead.
 func (*LaneAhead) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{56}
+	return file_splashdam_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LaneAhead) GetLane() uint32 {
@@ -4072,7 +4140,7 @@ type SettlementsRequest struct {
 
 func (x *SettlementsRequest) Reset() {
 	*x = SettlementsRequest{}
-	mi := &file_splashdam_proto_msgTypes[57]
+	mi := &file_splashdam_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4084,7 +4152,7 @@ func (x *SettlementsRequest) String() string {
 func (*SettlementsRequest) ProtoMessage() {}
 
 func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[57]
+	mi := &file_splashdam_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4097,7 +4165,7 @@ func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsRequest.ProtoReflect.Descriptor instead.
 func (*SettlementsRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{57}
+	return file_splashdam_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SettlementsRequest) GetPartition() *Partition {
@@ -4130,7 +4198,7 @@ type SettlementsResponse struct {
 
 func (x *SettlementsResponse) Reset() {
 	*x = SettlementsResponse{}
-	mi := &file_splashdam_proto_msgTypes[58]
+	mi := &file_splashdam_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4142,7 +4210,7 @@ func (x *SettlementsResponse) String() string {
 func (*SettlementsResponse) ProtoMessage() {}
 
 func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[58]
+	mi := &file_splashdam_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4155,7 +4223,7 @@ func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsResponse.ProtoReflect.Descriptor instead.
 func (*SettlementsResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{58}
+	return file_splashdam_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SettlementsResponse) GetSettlements() []*Settlement {
@@ -4180,7 +4248,7 @@ type Settlement struct {
 
 func (x *Settlement) Reset() {
 	*x = Settlement{}
-	mi := &file_splashdam_proto_msgTypes[59]
+	mi := &file_splashdam_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4192,7 +4260,7 @@ func (x *Settlement) String() string {
 func (*Settlement) ProtoMessage() {}
 
 func (x *Settlement) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[59]
+	mi := &file_splashdam_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4205,7 +4273,7 @@ func (x *Settlement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settlement.ProtoReflect.Descriptor instead.
 func (*Settlement) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{59}
+	return file_splashdam_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Settlement) GetOffset() uint64 {
@@ -4270,7 +4338,7 @@ type ReadSegmentRequest struct {
 
 func (x *ReadSegmentRequest) Reset() {
 	*x = ReadSegmentRequest{}
-	mi := &file_splashdam_proto_msgTypes[60]
+	mi := &file_splashdam_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4282,7 +4350,7 @@ func (x *ReadSegmentRequest) String() string {
 func (*ReadSegmentRequest) ProtoMessage() {}
 
 func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[60]
+	mi := &file_splashdam_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4295,7 +4363,7 @@ func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentRequest.ProtoReflect.Descriptor instead.
 func (*ReadSegmentRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{60}
+	return file_splashdam_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ReadSegmentRequest) GetSegment() uint64 {
@@ -4344,7 +4412,7 @@ type ReadSegmentResponse struct {
 
 func (x *ReadSegmentResponse) Reset() {
 	*x = ReadSegmentResponse{}
-	mi := &file_splashdam_proto_msgTypes[61]
+	mi := &file_splashdam_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4356,7 +4424,7 @@ func (x *ReadSegmentResponse) String() string {
 func (*ReadSegmentResponse) ProtoMessage() {}
 
 func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[61]
+	mi := &file_splashdam_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4369,7 +4437,7 @@ func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentResponse.ProtoReflect.Descriptor instead.
 func (*ReadSegmentResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{61}
+	return file_splashdam_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ReadSegmentResponse) GetKnown() bool {
@@ -4405,7 +4473,7 @@ type CopyEntriesRequest struct {
 
 func (x *CopyEntriesRequest) Reset() {
 	*x = CopyEntriesRequest{}
-	mi := &file_splashdam_proto_msgTypes[62]
+	mi := &file_splashdam_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4417,7 +4485,7 @@ func (x *CopyEntriesRequest) String() string {
 func (*CopyEntriesRequest) ProtoMessage() {}
 
 func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[62]
+	mi := &file_splashdam_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4430,7 +4498,7 @@ func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesRequest.ProtoReflect.Descriptor instead.
 func (*CopyEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{62}
+	return file_splashdam_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CopyEntriesRequest) GetSegment() uint64 {
@@ -4472,7 +4540,7 @@ type CopyEntriesResponse struct {
 
 func (x *CopyEntriesResponse) Reset() {
 	*x = CopyEntriesResponse{}
-	mi := &file_splashdam_proto_msgTypes[63]
+	mi := &file_splashdam_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4484,7 +4552,7 @@ func (x *CopyEntriesResponse) String() string {
 func (*CopyEntriesResponse) ProtoMessage() {}
 
 func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[63]
+	mi := &file_splashdam_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4497,7 +4565,7 @@ func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesResponse.ProtoReflect.Descriptor instead.
 func (*CopyEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{63}
+	return file_splashdam_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CopyEntriesResponse) GetKnown() bool {
@@ -4530,7 +4598,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_splashdam_proto_msgTypes[64]
+	mi := &file_splashdam_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4542,7 +4610,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[64]
+	mi := &file_splashdam_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4555,7 +4623,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{64}
+	return file_splashdam_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *InventoryRequest) GetAfter() uint64 {
@@ -4578,7 +4646,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_splashdam_proto_msgTypes[65]
+	mi := &file_splashdam_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4590,7 +4658,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[65]
+	mi := &file_splashdam_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4603,7 +4671,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{65}
+	return file_splashdam_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *InventoryResponse) GetNode() *Incarnation {
@@ -4654,7 +4722,7 @@ type HeldSegment struct {
 
 func (x *HeldSegment) Reset() {
 	*x = HeldSegment{}
-	mi := &file_splashdam_proto_msgTypes[66]
+	mi := &file_splashdam_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4666,7 +4734,7 @@ func (x *HeldSegment) String() string {
 func (*HeldSegment) ProtoMessage() {}
 
 func (x *HeldSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[66]
+	mi := &file_splashdam_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4679,7 +4747,7 @@ func (x *HeldSegment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldSegment.ProtoReflect.Descriptor instead.
 func (*HeldSegment) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{66}
+	return file_splashdam_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *HeldSegment) GetSegment() *Segment {
@@ -4819,7 +4887,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"partitions\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x04R\x05group\"L\n" +
 	"\x14GroupFiguresResponse\x124\n" +
-	"\afigures\x18\x01 \x03(\v2\x1a.splashdam.v1.GroupFiguresR\afigures\"\xb5\x04\n" +
+	"\afigures\x18\x01 \x03(\v2\x1a.splashdam.v1.GroupFiguresR\afigures\"\xf0\x04\n" +
 	"\fGroupFigures\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x16\n" +
@@ -4841,7 +4909,13 @@ const file_splashdam_proto_rawDesc = "" +
 	"\tdiscarded\x18\x10 \x01(\x04R\tdiscarded\x12/\n" +
 	"\x05lanes\x18\x14 \x03(\v2\x19.splashdam.v1.LaneFiguresR\x05lanes\x12\x16\n" +
 	"\x06parked\x18\x15 \x01(\x04R\x06parked\x12\x1c\n" +
-	"\tscheduled\x18\x1e \x01(\x04R\tscheduled\"y\n" +
+	"\tscheduled\x18\x1e \x01(\x04R\tscheduled\x129\n" +
+	"\n" +
+	"unreadable\x18\x1f \x03(\v2\x19.splashdam.v1.OffsetRangeR\n" +
+	"unreadable\"1\n" +
+	"\vOffsetRange\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to\"y\n" +
 	"\vLaneFigures\x12\x12\n" +
 	"\x04lane\x18\x01 \x01(\rR\x04lane\x12\x10\n" +
 	"\x03lag\x18\x02 \x01(\x04R\x03lag\x12\x16\n" +
@@ -4952,7 +5026,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"partitions\x18\x01 \x03(\v2\x17.splashdam.v1.PartitionR\n" +
 	"partitions\"T\n" +
 	"\x18PartitionFiguresResponse\x128\n" +
-	"\afigures\x18\x01 \x03(\v2\x1e.splashdam.v1.PartitionFiguresR\afigures\"\x88\x04\n" +
+	"\afigures\x18\x01 \x03(\v2\x1e.splashdam.v1.PartitionFiguresR\afigures\"\xc3\x04\n" +
 	"\x10PartitionFigures\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x16\n" +
@@ -4967,7 +5041,10 @@ const file_splashdam_proto_rawDesc = "" +
 	" \x01(\x01R\vdeliverRate\x12\x12\n" +
 	"\x04lost\x18\v \x01(\x04R\x04lost\x12\x1c\n" +
 	"\tscheduled\x18\x14 \x01(\x04R\tscheduled\x12\x19\n" +
-	"\bnext_due\x18\x15 \x01(\x03R\anextDue\x12\x1b\n" +
+	"\bnext_due\x18\x15 \x01(\x03R\anextDue\x129\n" +
+	"\n" +
+	"unreadable\x18\x17 \x03(\v2\x19.splashdam.v1.OffsetRangeR\n" +
+	"unreadable\x12\x1b\n" +
 	"\tread_only\x18\x16 \x01(\tR\breadOnly\x12)\n" +
 	"\x10idempotency_keys\x18\x1e \x01(\x04R\x0fidempotencyKeys\x12\x1d\n" +
 	"\n" +
@@ -5141,7 +5218,7 @@ func file_splashdam_proto_rawDescGZIP() []byte {
 	return file_splashdam_proto_rawDescData
 }
 
-var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_splashdam_proto_goTypes = []any{
 	(*Raw)(nil),                      // 0: splashdam.v1.Raw
 	(*Partition)(nil),                // 1: splashdam.v1.Partition
@@ -5168,48 +5245,49 @@ var file_splashdam_proto_goTypes = []any{
 	(*GroupFiguresRequest)(nil),      // 22: splashdam.v1.GroupFiguresRequest
 	(*GroupFiguresResponse)(nil),     // 23: splashdam.v1.GroupFiguresResponse
 	(*GroupFigures)(nil),             // 24: splashdam.v1.GroupFigures
-	(*LaneFigures)(nil),              // 25: splashdam.v1.LaneFigures
-	(*HeldMessagesRequest)(nil),      // 26: splashdam.v1.HeldMessagesRequest
-	(*HeldMessagesResponse)(nil),     // 27: splashdam.v1.HeldMessagesResponse
-	(*HeldMessage)(nil),              // 28: splashdam.v1.HeldMessage
-	(*DeadFilter)(nil),               // 29: splashdam.v1.DeadFilter
-	(*DeadLettersRequest)(nil),       // 30: splashdam.v1.DeadLettersRequest
-	(*DeadLettersResponse)(nil),      // 31: splashdam.v1.DeadLettersResponse
-	(*SeekRequest)(nil),              // 32: splashdam.v1.SeekRequest
-	(*SeekResponse)(nil),             // 33: splashdam.v1.SeekResponse
-	(*SeekResult)(nil),               // 34: splashdam.v1.SeekResult
-	(*SnapshotsRequest)(nil),         // 35: splashdam.v1.SnapshotsRequest
-	(*SnapshotsResponse)(nil),        // 36: splashdam.v1.SnapshotsResponse
-	(*PartitionSnapshots)(nil),       // 37: splashdam.v1.PartitionSnapshots
-	(*Snapshot)(nil),                 // 38: splashdam.v1.Snapshot
-	(*PartitionFiguresRequest)(nil),  // 39: splashdam.v1.PartitionFiguresRequest
-	(*PartitionFiguresResponse)(nil), // 40: splashdam.v1.PartitionFiguresResponse
-	(*PartitionFigures)(nil),         // 41: splashdam.v1.PartitionFigures
-	(*FollowerFigures)(nil),          // 42: splashdam.v1.FollowerFigures
-	(*ChangeScheduledRequest)(nil),   // 43: splashdam.v1.ChangeScheduledRequest
-	(*ChangeScheduledResponse)(nil),  // 44: splashdam.v1.ChangeScheduledResponse
-	(*ListScheduledRequest)(nil),     // 45: splashdam.v1.ListScheduledRequest
-	(*ListScheduledResponse)(nil),    // 46: splashdam.v1.ListScheduledResponse
-	(*PendingSchedule)(nil),          // 47: splashdam.v1.PendingSchedule
-	(*FindScheduledRequest)(nil),     // 48: splashdam.v1.FindScheduledRequest
-	(*FindScheduledResponse)(nil),    // 49: splashdam.v1.FindScheduledResponse
-	(*TraceRequest)(nil),             // 50: splashdam.v1.TraceRequest
-	(*TraceResponse)(nil),            // 51: splashdam.v1.TraceResponse
-	(*TraceEvent)(nil),               // 52: splashdam.v1.TraceEvent
-	(*TraceGroup)(nil),               // 53: splashdam.v1.TraceGroup
-	(*ExplainRequest)(nil),           // 54: splashdam.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 55: splashdam.v1.ExplainResponse
-	(*LaneAhead)(nil),                // 56: splashdam.v1.LaneAhead
-	(*SettlementsRequest)(nil),       // 57: splashdam.v1.SettlementsRequest
-	(*SettlementsResponse)(nil),      // 58: splashdam.v1.SettlementsResponse
-	(*Settlement)(nil),               // 59: splashdam.v1.Settlement
-	(*ReadSegmentRequest)(nil),       // 60: splashdam.v1.ReadSegmentRequest
-	(*ReadSegmentResponse)(nil),      // 61: splashdam.v1.ReadSegmentResponse
-	(*CopyEntriesRequest)(nil),       // 62: splashdam.v1.CopyEntriesRequest
-	(*CopyEntriesResponse)(nil),      // 63: splashdam.v1.CopyEntriesResponse
-	(*InventoryRequest)(nil),         // 64: splashdam.v1.InventoryRequest
-	(*InventoryResponse)(nil),        // 65: splashdam.v1.InventoryResponse
-	(*HeldSegment)(nil),              // 66: splashdam.v1.HeldSegment
+	(*OffsetRange)(nil),              // 25: splashdam.v1.OffsetRange
+	(*LaneFigures)(nil),              // 26: splashdam.v1.LaneFigures
+	(*HeldMessagesRequest)(nil),      // 27: splashdam.v1.HeldMessagesRequest
+	(*HeldMessagesResponse)(nil),     // 28: splashdam.v1.HeldMessagesResponse
+	(*HeldMessage)(nil),              // 29: splashdam.v1.HeldMessage
+	(*DeadFilter)(nil),               // 30: splashdam.v1.DeadFilter
+	(*DeadLettersRequest)(nil),       // 31: splashdam.v1.DeadLettersRequest
+	(*DeadLettersResponse)(nil),      // 32: splashdam.v1.DeadLettersResponse
+	(*SeekRequest)(nil),              // 33: splashdam.v1.SeekRequest
+	(*SeekResponse)(nil),             // 34: splashdam.v1.SeekResponse
+	(*SeekResult)(nil),               // 35: splashdam.v1.SeekResult
+	(*SnapshotsRequest)(nil),         // 36: splashdam.v1.SnapshotsRequest
+	(*SnapshotsResponse)(nil),        // 37: splashdam.v1.SnapshotsResponse
+	(*PartitionSnapshots)(nil),       // 38: splashdam.v1.PartitionSnapshots
+	(*Snapshot)(nil),                 // 39: splashdam.v1.Snapshot
+	(*PartitionFiguresRequest)(nil),  // 40: splashdam.v1.PartitionFiguresRequest
+	(*PartitionFiguresResponse)(nil), // 41: splashdam.v1.PartitionFiguresResponse
+	(*PartitionFigures)(nil),         // 42: splashdam.v1.PartitionFigures
+	(*FollowerFigures)(nil),          // 43: splashdam.v1.FollowerFigures
+	(*ChangeScheduledRequest)(nil),   // 44: splashdam.v1.ChangeScheduledRequest
+	(*ChangeScheduledResponse)(nil),  // 45: splashdam.v1.ChangeScheduledResponse
+	(*ListScheduledRequest)(nil),     // 46: splashdam.v1.ListScheduledRequest
+	(*ListScheduledResponse)(nil),    // 47: splashdam.v1.ListScheduledResponse
+	(*PendingSchedule)(nil),          // 48: splashdam.v1.PendingSchedule
+	(*FindScheduledRequest)(nil),     // 49: splashdam.v1.FindScheduledRequest
+	(*FindScheduledResponse)(nil),    // 50: splashdam.v1.FindScheduledResponse
+	(*TraceRequest)(nil),             // 51: splashdam.v1.TraceRequest
+	(*TraceResponse)(nil),            // 52: splashdam.v1.TraceResponse
+	(*TraceEvent)(nil),               // 53: splashdam.v1.TraceEvent
+	(*TraceGroup)(nil),               // 54: splashdam.v1.TraceGroup
+	(*ExplainRequest)(nil),           // 55: splashdam.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 56: splashdam.v1.ExplainResponse
+	(*LaneAhead)(nil),                // 57: splashdam.v1.LaneAhead
+	(*SettlementsRequest)(nil),       // 58: splashdam.v1.SettlementsRequest
+	(*SettlementsResponse)(nil),      // 59: splashdam.v1.SettlementsResponse
+	(*Settlement)(nil),               // 60: splashdam.v1.Settlement
+	(*ReadSegmentRequest)(nil),       // 61: splashdam.v1.ReadSegmentRequest
+	(*ReadSegmentResponse)(nil),      // 62: splashdam.v1.ReadSegmentResponse
+	(*CopyEntriesRequest)(nil),       // 63: splashdam.v1.CopyEntriesRequest
+	(*CopyEntriesResponse)(nil),      // 64: splashdam.v1.CopyEntriesResponse
+	(*InventoryRequest)(nil),         // 65: splashdam.v1.InventoryRequest
+	(*InventoryResponse)(nil),        // 66: splashdam.v1.InventoryResponse
+	(*HeldSegment)(nil),              // 67: splashdam.v1.HeldSegment
 }
 var file_splashdam_proto_depIdxs = []int32{
 	1,  // 0: splashdam.v1.Segment.partition:type_name -> splashdam.v1.Partition
@@ -5237,94 +5315,96 @@ var file_splashdam_proto_depIdxs = []int32{
 	1,  // 22: splashdam.v1.GroupFiguresRequest.partitions:type_name -> splashdam.v1.Partition
 	24, // 23: splashdam.v1.GroupFiguresResponse.figures:type_name -> splashdam.v1.GroupFigures
 	1,  // 24: splashdam.v1.GroupFigures.partition:type_name -> splashdam.v1.Partition
-	25, // 25: splashdam.v1.GroupFigures.lanes:type_name -> splashdam.v1.LaneFigures
-	1,  // 26: splashdam.v1.HeldMessagesRequest.partition:type_name -> splashdam.v1.Partition
-	29, // 27: splashdam.v1.HeldMessagesRequest.filter:type_name -> splashdam.v1.DeadFilter
-	28, // 28: splashdam.v1.HeldMessagesResponse.messages:type_name -> splashdam.v1.HeldMessage
-	1,  // 29: splashdam.v1.DeadLettersRequest.partition:type_name -> splashdam.v1.Partition
-	29, // 30: splashdam.v1.DeadLettersRequest.filter:type_name -> splashdam.v1.DeadFilter
-	1,  // 31: splashdam.v1.SeekRequest.partitions:type_name -> splashdam.v1.Partition
-	34, // 32: splashdam.v1.SeekResponse.results:type_name -> splashdam.v1.SeekResult
-	1,  // 33: splashdam.v1.SeekResult.partition:type_name -> splashdam.v1.Partition
-	1,  // 34: splashdam.v1.SnapshotsRequest.partitions:type_name -> splashdam.v1.Partition
-	37, // 35: splashdam.v1.SnapshotsResponse.results:type_name -> splashdam.v1.PartitionSnapshots
-	1,  // 36: splashdam.v1.PartitionSnapshots.partition:type_name -> splashdam.v1.Partition
-	38, // 37: splashdam.v1.PartitionSnapshots.snapshots:type_name -> splashdam.v1.Snapshot
-	1,  // 38: splashdam.v1.PartitionFiguresRequest.partitions:type_name -> splashdam.v1.Partition
-	41, // 39: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
-	1,  // 40: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
-	42, // 41: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
-	1,  // 42: splashdam.v1.ChangeScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	1,  // 43: splashdam.v1.ListScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	47, // 44: splashdam.v1.ListScheduledResponse.pending:type_name -> splashdam.v1.PendingSchedule
-	1,  // 45: splashdam.v1.FindScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	1,  // 46: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
-	52, // 47: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
-	53, // 48: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
-	1,  // 49: splashdam.v1.ExplainRequest.partition:type_name -> splashdam.v1.Partition
-	56, // 50: splashdam.v1.ExplainResponse.ahead:type_name -> splashdam.v1.LaneAhead
-	1,  // 51: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
-	59, // 52: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
-	2,  // 53: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
-	2,  // 54: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
-	2,  // 55: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
-	7,  // 56: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
-	2,  // 57: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
-	3,  // 58: splashdam.v1.InventoryResponse.node:type_name -> splashdam.v1.Incarnation
-	66, // 59: splashdam.v1.InventoryResponse.segments:type_name -> splashdam.v1.HeldSegment
-	7,  // 60: splashdam.v1.InventoryResponse.named:type_name -> splashdam.v1.Named
-	5,  // 61: splashdam.v1.HeldSegment.segment:type_name -> splashdam.v1.Segment
-	2,  // 62: splashdam.v1.HeldSegment.tail:type_name -> splashdam.v1.Position
-	2,  // 63: splashdam.v1.HeldSegment.end:type_name -> splashdam.v1.Position
-	0,  // 64: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
-	0,  // 65: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
-	6,  // 66: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
-	10, // 67: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
-	12, // 68: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
-	17, // 69: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
-	19, // 70: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
-	22, // 71: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
-	26, // 72: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
-	30, // 73: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
-	32, // 74: splashdam.v1.LogNode.Seek:input_type -> splashdam.v1.SeekRequest
-	35, // 75: splashdam.v1.LogNode.Snapshots:input_type -> splashdam.v1.SnapshotsRequest
-	39, // 76: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
-	43, // 77: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
-	45, // 78: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
-	48, // 79: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
-	50, // 80: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
-	54, // 81: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
-	57, // 82: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
-	60, // 83: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
-	62, // 84: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
-	64, // 85: splashdam.v1.LogNode.Inventory:input_type -> splashdam.v1.InventoryRequest
-	0,  // 86: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
-	0,  // 87: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
-	8,  // 88: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
-	11, // 89: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
-	14, // 90: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
-	18, // 91: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
-	20, // 92: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
-	23, // 93: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
-	27, // 94: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
-	31, // 95: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
-	33, // 96: splashdam.v1.LogNode.Seek:output_type -> splashdam.v1.SeekResponse
-	36, // 97: splashdam.v1.LogNode.Snapshots:output_type -> splashdam.v1.SnapshotsResponse
-	40, // 98: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
-	44, // 99: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
-	46, // 100: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
-	49, // 101: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
-	51, // 102: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
-	55, // 103: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
-	58, // 104: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
-	61, // 105: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
-	63, // 106: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
-	65, // 107: splashdam.v1.LogNode.Inventory:output_type -> splashdam.v1.InventoryResponse
-	86, // [86:108] is the sub-list for method output_type
-	64, // [64:86] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	26, // 25: splashdam.v1.GroupFigures.lanes:type_name -> splashdam.v1.LaneFigures
+	25, // 26: splashdam.v1.GroupFigures.unreadable:type_name -> splashdam.v1.OffsetRange
+	1,  // 27: splashdam.v1.HeldMessagesRequest.partition:type_name -> splashdam.v1.Partition
+	30, // 28: splashdam.v1.HeldMessagesRequest.filter:type_name -> splashdam.v1.DeadFilter
+	29, // 29: splashdam.v1.HeldMessagesResponse.messages:type_name -> splashdam.v1.HeldMessage
+	1,  // 30: splashdam.v1.DeadLettersRequest.partition:type_name -> splashdam.v1.Partition
+	30, // 31: splashdam.v1.DeadLettersRequest.filter:type_name -> splashdam.v1.DeadFilter
+	1,  // 32: splashdam.v1.SeekRequest.partitions:type_name -> splashdam.v1.Partition
+	35, // 33: splashdam.v1.SeekResponse.results:type_name -> splashdam.v1.SeekResult
+	1,  // 34: splashdam.v1.SeekResult.partition:type_name -> splashdam.v1.Partition
+	1,  // 35: splashdam.v1.SnapshotsRequest.partitions:type_name -> splashdam.v1.Partition
+	38, // 36: splashdam.v1.SnapshotsResponse.results:type_name -> splashdam.v1.PartitionSnapshots
+	1,  // 37: splashdam.v1.PartitionSnapshots.partition:type_name -> splashdam.v1.Partition
+	39, // 38: splashdam.v1.PartitionSnapshots.snapshots:type_name -> splashdam.v1.Snapshot
+	1,  // 39: splashdam.v1.PartitionFiguresRequest.partitions:type_name -> splashdam.v1.Partition
+	42, // 40: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
+	1,  // 41: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
+	43, // 42: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
+	25, // 43: splashdam.v1.PartitionFigures.unreadable:type_name -> splashdam.v1.OffsetRange
+	1,  // 44: splashdam.v1.ChangeScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	1,  // 45: splashdam.v1.ListScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	48, // 46: splashdam.v1.ListScheduledResponse.pending:type_name -> splashdam.v1.PendingSchedule
+	1,  // 47: splashdam.v1.FindScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	1,  // 48: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
+	53, // 49: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
+	54, // 50: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
+	1,  // 51: splashdam.v1.ExplainRequest.partition:type_name -> splashdam.v1.Partition
+	57, // 52: splashdam.v1.ExplainResponse.ahead:type_name -> splashdam.v1.LaneAhead
+	1,  // 53: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
+	60, // 54: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
+	2,  // 55: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
+	2,  // 56: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
+	2,  // 57: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
+	7,  // 58: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
+	2,  // 59: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
+	3,  // 60: splashdam.v1.InventoryResponse.node:type_name -> splashdam.v1.Incarnation
+	67, // 61: splashdam.v1.InventoryResponse.segments:type_name -> splashdam.v1.HeldSegment
+	7,  // 62: splashdam.v1.InventoryResponse.named:type_name -> splashdam.v1.Named
+	5,  // 63: splashdam.v1.HeldSegment.segment:type_name -> splashdam.v1.Segment
+	2,  // 64: splashdam.v1.HeldSegment.tail:type_name -> splashdam.v1.Position
+	2,  // 65: splashdam.v1.HeldSegment.end:type_name -> splashdam.v1.Position
+	0,  // 66: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
+	0,  // 67: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
+	6,  // 68: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
+	10, // 69: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
+	12, // 70: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
+	17, // 71: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
+	19, // 72: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
+	22, // 73: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
+	27, // 74: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
+	31, // 75: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
+	33, // 76: splashdam.v1.LogNode.Seek:input_type -> splashdam.v1.SeekRequest
+	36, // 77: splashdam.v1.LogNode.Snapshots:input_type -> splashdam.v1.SnapshotsRequest
+	40, // 78: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
+	44, // 79: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
+	46, // 80: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
+	49, // 81: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
+	51, // 82: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
+	55, // 83: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
+	58, // 84: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
+	61, // 85: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
+	63, // 86: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
+	65, // 87: splashdam.v1.LogNode.Inventory:input_type -> splashdam.v1.InventoryRequest
+	0,  // 88: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
+	0,  // 89: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
+	8,  // 90: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
+	11, // 91: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
+	14, // 92: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
+	18, // 93: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
+	20, // 94: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
+	23, // 95: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
+	28, // 96: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
+	32, // 97: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
+	34, // 98: splashdam.v1.LogNode.Seek:output_type -> splashdam.v1.SeekResponse
+	37, // 99: splashdam.v1.LogNode.Snapshots:output_type -> splashdam.v1.SnapshotsResponse
+	41, // 100: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
+	45, // 101: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
+	47, // 102: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
+	50, // 103: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
+	52, // 104: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
+	56, // 105: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
+	59, // 106: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
+	62, // 107: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
+	64, // 108: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
+	66, // 109: splashdam.v1.LogNode.Inventory:output_type -> splashdam.v1.InventoryResponse
+	88, // [88:110] is the sub-list for method output_type
+	66, // [66:88] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_splashdam_proto_init() }
@@ -5332,14 +5412,14 @@ func file_splashdam_proto_init() {
 	if File_splashdam_proto != nil {
 		return
 	}
-	file_splashdam_proto_msgTypes[55].OneofWrappers = []any{}
+	file_splashdam_proto_msgTypes[56].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_splashdam_proto_rawDesc), len(file_splashdam_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   67,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

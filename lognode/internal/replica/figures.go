@@ -28,7 +28,7 @@ func (p *Partition) GroupFigures(id mq.GroupID, done func(*mqpb.GroupFigures)) {
 		out.Cursor, out.Next, out.Lag, out.Ready = f.Cursor, f.Committed, f.Lag, uint64(f.Ready)
 		out.Leased, out.Waiting, out.Dead = uint64(f.Leased), uint64(f.Waiting), uint64(f.Dead)
 		out.Acked, out.Dropped, out.Discarded, out.Expired, out.Filtered = f.Acked, f.Dropped, f.Discarded, f.Lapsed, f.Filtered
-		out.Exported = uint64(f.Exported)
+		out.Exported, out.Unreadable = uint64(f.Exported), l.unreadableRanges(f.Cursor)
 		out.Lanes, out.Parked = laneFigures(&f), uint64(f.Parked)
 		if f.Cursor >= f.Committed {
 			done(out)
@@ -119,7 +119,7 @@ func (p *Partition) Figures(done func(*mqpb.PartitionFigures)) {
 	p.serveRead(fail, func(l *leadership) {
 		j := l.journal()
 		out.First, out.Next, out.Segments = j.first(), j.open.End.Offset, uint64(j.len())
-		out.Lost = j.lostCount()
+		out.Lost, out.Unreadable = j.lostCount(), l.unreadableRanges(0)
 		for id := range p.copies {
 			if info, ok := p.env.Store.Segment(id); ok {
 				out.Bytes += uint64(info.Bytes)

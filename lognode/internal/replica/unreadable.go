@@ -9,6 +9,7 @@ import (
 
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
 )
 
 // A sealed segment that a leader does not need to go on (its state is in a later checkpoint) can be damaged or gone on every
@@ -23,6 +24,8 @@ const (
 	unreadableFor = 30 * time.Second
 	// maxUnread bounds the messages of one receive that are tried in vain; then it answers with what there is.
 	maxUnread = 1000
+	// maxUnreadableTold bounds the ranges that figures show.
+	maxUnreadableTold = 100
 )
 
 // unreadable is the answer about what no replica of a segment gives, and why that is so here. The leader is told.
@@ -59,6 +62,26 @@ func (p *Partition) foundUnreadable(id mq.SegmentID) {
 	p.log.Error("a sealed segment can't be read whole from any replica that answers; the partition goes on without what is damaged", "segment", id)
 	p.setUnreadable(l, append(slices.Clone(l.unreadable.ids), id))
 	p.watchUnreadable(l, 0)
+}
+
+// unreadableRanges are the segments of which something can't be read and that end behind an offset, as ranges of offsets in
+// order, those that touch as one; the first maxUnreadableTold.
+func (l *leadership) unreadableRanges(behind uint64) (out []*mqpb.OffsetRange) {
+	if len(l.unreadable.ids) == 0 {
+		return nil
+	}
+	for i := range l.chain {
+		s := &l.chain[i]
+		if s.DataEnd().Offset <= behind || !slices.Contains(l.unreadable.ids, s.ID) {
+			continue
+		}
+		if n := len(out); n > 0 && out[n-1].To == s.Base.Offset {
+			out[n-1].To = s.DataEnd().Offset
+		} else if n < maxUnreadableTold {
+			out = append(out, &mqpb.OffsetRange{From: s.Base.Offset, To: s.DataEnd().Offset})
+		}
+	}
+	return out
 }
 
 func (p *Partition) setUnreadable(l *leadership, ids []mq.SegmentID) {

@@ -142,3 +142,36 @@ func TestDamagedOldSegmentIsForced(t *testing.T) {
 		t.Errorf("%v segments are said to be unreadable", n)
 	}
 }
+
+// Figures tell segments that can't be read as ranges: those that touch as one, those that end behind an offset, so many at most.
+func TestUnreadableRanges(t *testing.T) {
+	l := &leadership{}
+	segment := func(id, from, to uint64) {
+		l.chain = append(l.chain, mq.Segment{ID: mq.SegmentID(id), Base: mq.Position{Offset: from}, End: mq.Position{Offset: to}, Sealed: true})
+	}
+	tell := func(behind uint64) (out [][2]uint64) {
+		for _, r := range l.unreadableRanges(behind) {
+			out = append(out, [2]uint64{r.From, r.To})
+		}
+		return out
+	}
+	for id, end := range []uint64{10, 30, 40, 70} {
+		segment(uint64(id), []uint64{0, 10, 30, 40}[id], end)
+	}
+	if got := tell(0); got != nil {
+		t.Errorf("%v, and all can be read", got)
+	}
+	l.unreadable.ids = []mq.SegmentID{3, 1, 0, 99}
+	for behind, want := range map[uint64][][2]uint64{0: {{0, 30}, {40, 70}}, 9: {{0, 30}, {40, 70}}, 10: {{10, 30}, {40, 70}}, 30: {{40, 70}}, 69: {{40, 70}}, 70: nil} {
+		if got := tell(behind); !slices.Equal(got, want) {
+			t.Errorf("behind %d: %v, want %v", behind, got, want)
+		}
+	}
+	for id := uint64(100); id < 100+2*maxUnreadableTold; id++ {
+		segment(id, 2*id, 2*id+1)
+		l.unreadable.ids = append(l.unreadable.ids, mq.SegmentID(id))
+	}
+	if got := tell(0); len(got) != maxUnreadableTold {
+		t.Errorf("%d ranges", len(got))
+	}
+}

@@ -324,14 +324,16 @@ func renderGroup(g *api.Group, width int, paint painter) string {
 	}
 	rows = append(rows, laneRows(g)...)
 	t := table{headers: []string{">PART", ">CURSOR", ">NEXT", ">LAG", ">IN FLIGHT", ">WAITING", ">DEAD", ">OLDEST"}}
+	damage := ""
 	for _, p := range g.Partitions {
+		damage += unreadable(p.Partition, p.Unreadable, paint)
 		figures := []string{count(p.Cursor), count(p.NextOffset), count(p.Lag), count(p.InFlight), count(p.Waiting), count(p.Dead), age(p.OldestAge)}
 		if p.Error != nil { // nobody knows
 			figures = []string{"-", "-", "-", "-", "-", "-", "-"}
 		}
 		t.rows = append(t.rows, append([]string{strconv.FormatUint(uint64(p.Partition), 10)}, figures...))
 	}
-	return pairs(rows, width) + "\n" + t.render(width, paint) + partialNote(g.Partial)
+	return pairs(rows, width) + "\n" + t.render(width, paint) + partialNote(g.Partial) + damage
 }
 
 // laneRows tell the order of deliveries: by key, how the lanes share, and what each has.

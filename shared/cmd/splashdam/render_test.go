@@ -51,7 +51,7 @@ func TestTopicDescription(t *testing.T) {
 		Partitions: []api.Partition{
 			{Partition: 0, State: "ready", Leader: "node-1", FirstOffset: 10, NextOffset: 25, Bytes: 2048,
 				Replicas: []api.Replica{{Node: "node-1", Alive: true}, {Node: "node-2", Alive: true}, {Node: "node-3"}}},
-			{Partition: 1, State: "opening", NextOffset: 15, Bytes: 2048},
+			{Partition: 1, State: "opening", NextOffset: 15, Bytes: 2048, Unreadable: []api.OffsetRange{{From: 3, To: 9}, {From: 12, To: 13}}},
 			{Partition: 2, State: "opening", Error: &api.ItemError{Code: "no_leader"}},
 		},
 	}
@@ -72,6 +72,8 @@ PART  STATE    LEADER  REPLICAS               FIRST  NEXT    SIZE
    1  opening  -       -                          0    15  2.0 kB
    2  opening  -       -                          -     -       -
 !: away
+partition 1: not all of 3 to 8 can be read
+partition 1: not all of 12 to 12 can be read
 `)
 }
 

@@ -183,7 +183,7 @@ func renderTopic(t *api.Topic, width int, paint painter) string {
 		rows = append(rows, [2]string{"archive", "before retention removes"})
 	}
 	parts := table{headers: []string{">PART", "STATE", "LEADER", "REPLICAS", ">FIRST", ">NEXT", ">SIZE"}}
-	away := false
+	away, damage := false, ""
 	for _, p := range t.Partitions {
 		figures := []string{count(p.FirstOffset), count(p.NextOffset), size(p.Bytes)}
 		if p.Error != nil && p.State != api.StateReadOnly { // nobody knows
@@ -191,13 +191,22 @@ func renderTopic(t *api.Topic, width int, paint painter) string {
 		}
 		parts.rows = append(parts.rows, append([]string{strconv.FormatUint(uint64(p.Partition), 10), p.State, orDash(p.Leader),
 			replicas(p.Replicas)}, figures...))
+		damage += unreadable(p.Partition, p.Unreadable, paint)
 		away = away || slices.ContainsFunc(p.Replicas, func(r api.Replica) bool { return !r.Alive })
 	}
 	note := partialNote(t.Partial)
 	if away {
 		note += "!: away\n"
 	}
-	return pairs(rows, width) + "\n" + parts.render(width, paint) + note
+	return pairs(rows, width) + "\n" + parts.render(width, paint) + note + damage
+}
+
+// unreadable tells which offsets of a partition can't all be read, a line for each range.
+func unreadable(partition uint32, ranges []api.OffsetRange, paint painter) (out string) {
+	for _, r := range ranges {
+		out += paint(styleWarn, fmt.Sprintf("partition %d: not all of %d to %d can be read", partition, r.From, r.To-1)) + "\n"
+	}
+	return out
 }
 
 // replicas names the nodes; one that is away has a mark behind it.
