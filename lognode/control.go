@@ -69,6 +69,9 @@ func (s *server) states(ctx context.Context, ids []uint64, ask func(*replica.Par
 		ask(p, id, func(st replica.State) {
 			out[i] = &mqpb.SegmentState{Segment: ids[i], Known: st.Known, Tail: mqpb.FromPosition(st.Tail), Sealed: st.Sealed,
 				Leads: st.Leads, Committing: st.Committing, LastStamp: info.LastStamp, Remade: st.Remade}
+			if info.Tail == st.Tail && st.Known && !info.Damaged {
+				out[i].Entries, out[i].Sum = info.Count, info.Sum
+			}
 			// Until an end is decided a copy may answer for what it acknowledged, though a read has met damage since.
 			if damaged && (!st.Known || info.End != nil) {
 				out[i].Known = false

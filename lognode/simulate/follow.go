@@ -36,6 +36,10 @@ func (p *partition) offer(from mq.Incarnation, id mq.SegmentID, entries []mq.Ent
 			case segment.Refused:
 				ack(ackFrame{Segment: id, State: frame.AckRefused})
 				return
+			case segment.Differs:
+				p.stop(h.copy.Differs(&entries[i]))
+				ack(ackFrame{Segment: id, State: frame.AckUnknown})
+				return
 			}
 		}
 		if h.copy.Tail() == h.copy.Queued() {

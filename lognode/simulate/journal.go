@@ -119,6 +119,9 @@ func (p *partition) load(o *loaded, done func(error)) {
 		if err == nil {
 			err = o.machine.Check()
 		}
+		if err == nil {
+			err = segment.CheckReplay(o.base, o.machine.Next(), o.machine.Committed())
+		}
 		if err != nil { // what is committed can always be replayed
 			p.node.host.Fault(fmt.Errorf("replay of partition %s: %w", p.id, err))
 		}

@@ -16,7 +16,9 @@ func (p *partition) setHead(h mq.Head) {
 		if h.Revision <= p.head.Revision {
 			return
 		}
-		p.head = h
+		if !p.noteHead(&h) {
+			return
+		}
 		if h.Last != nil {
 			if c := p.copies[h.Last.ID]; c != nil {
 				p.decideEnd(c, h.Last.End, nil)
@@ -28,6 +30,30 @@ func (p *partition) setHead(h mq.Head) {
 		p.lookForLead()
 		p.unpark()
 	})
+}
+
+// noteHead is replica.Partition.noteHead.
+func (p *partition) noteHead(h *mq.Head) bool {
+	if p.fault {
+		p.head = *h
+		return false
+	}
+	var committed mq.Position
+	before := p.head.Open
+	if before != nil {
+		if c := p.copies[before.ID]; c != nil {
+			committed = c.copy.Committed()
+		}
+		if l := p.lead; l != nil && l.seg.Segment().ID == before.ID && committed.Before(l.seg.Commit()) {
+			committed = l.seg.Commit()
+		}
+	}
+	err := segment.CheckHead(h, before, committed)
+	p.head = *h
+	if err != nil {
+		p.stop(err)
+	}
+	return err == nil
 }
 
 func (p *partition) succeeded(l *leadership) {
@@ -123,6 +149,11 @@ func (p *partition) prepare(l *leadership, kept *delivery.Machine, done func(loa
 	p.node.host.Chain(p.id, func(head mq.Head, sealed []mq.Segment, ok bool) {
 		if !ok || head.Open == nil || head.Open.ID != id {
 			done(loaded{}, fmt.Errorf("segment %d is not known to be the open one", id))
+			return
+		}
+		if err := segment.CheckChain(&head, sealed); err != nil {
+			p.post(func() { p.stop(err) })
+			done(loaded{}, err)
 			return
 		}
 		o := loaded{chain: segment.AsHeld(sealed), base: head.Open.Base, machine: kept}

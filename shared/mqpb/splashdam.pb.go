@@ -547,8 +547,12 @@ type SegmentState struct {
 	LastStamp  int64                  `protobuf:"varint,7,opt,name=last_stamp,json=lastStamp,proto3" json:"last_stamp,omitempty"` // stamp of the last entry held of this segment, 0 for none
 	// With known false: entries here are broken or missing, and tail is how far it is intact. That is no tail, and counts
 	// only where an operator goes on with what is left (R6), and for an end that was decided at or below it.
-	Damaged       bool `protobuf:"varint,8,opt,name=damaged,proto3" json:"damaged,omitempty"`
-	Remade        bool `protobuf:"varint,9,opt,name=remade,proto3" json:"remade,omitempty"` // a repair made the copy anew: what it lacks says nothing about what was acknowledged
+	Damaged bool `protobuf:"varint,8,opt,name=damaged,proto3" json:"damaged,omitempty"`
+	Remade  bool `protobuf:"varint,9,opt,name=remade,proto3" json:"remade,omitempty"` // a repair made the copy anew: what it lacks says nothing about what was acknowledged
+	// How many entries of a sealed segment there are and the sum of their CRCs, 0 where the tail is none of theirs: copies that
+	// end at the same place must agree (I3).
+	Entries       uint64 `protobuf:"varint,10,opt,name=entries,proto3" json:"entries,omitempty"`
+	Sum           uint64 `protobuf:"fixed64,11,opt,name=sum,proto3" json:"sum,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -644,6 +648,20 @@ func (x *SegmentState) GetRemade() bool {
 		return x.Remade
 	}
 	return false
+}
+
+func (x *SegmentState) GetEntries() uint64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+func (x *SegmentState) GetSum() uint64 {
+	if x != nil {
+		return x.Sum
+	}
+	return 0
 }
 
 // A fence in a seal is a leader's that can't find the end of a sealed segment: see ProbeRequest.
@@ -4821,7 +4839,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\"v\n" +
 	"\rProbeResponse\x12-\n" +
 	"\x04node\x18\x01 \x01(\v2\x19.splashdam.v1.IncarnationR\x04node\x126\n" +
-	"\bsegments\x18\x02 \x03(\v2\x1a.splashdam.v1.SegmentStateR\bsegments\"\x89\x02\n" +
+	"\bsegments\x18\x02 \x03(\v2\x1a.splashdam.v1.SegmentStateR\bsegments\"\xb5\x02\n" +
 	"\fSegmentState\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\x04R\asegment\x12\x14\n" +
 	"\x05known\x18\x02 \x01(\bR\x05known\x12*\n" +
@@ -4834,7 +4852,10 @@ const file_splashdam_proto_rawDesc = "" +
 	"\n" +
 	"last_stamp\x18\a \x01(\x03R\tlastStamp\x12\x18\n" +
 	"\adamaged\x18\b \x01(\bR\adamaged\x12\x16\n" +
-	"\x06remade\x18\t \x01(\bR\x06remade\"l\n" +
+	"\x06remade\x18\t \x01(\bR\x06remade\x12\x18\n" +
+	"\aentries\x18\n" +
+	" \x01(\x04R\aentries\x12\x10\n" +
+	"\x03sum\x18\v \x01(\x06R\x03sum\"l\n" +
 	"\vSealRequest\x12\x1a\n" +
 	"\bsegments\x18\x01 \x03(\x04R\bsegments\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12)\n" +

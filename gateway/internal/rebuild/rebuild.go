@@ -139,8 +139,9 @@ func (c *Chain) join(s, after *segment, known *mq.Head) bool {
 			return false
 		}
 		if !ok {
-			hole = mq.Hole{From: end, To: after.Base, Segment: s.ID, By: "unknown: metadata was rebuilt"}
+			hole = mq.Hole{To: after.Base, Segment: s.ID, By: "unknown: metadata was rebuilt"}
 		}
+		hole.From = end // whoever answers now may hold more of it than was known, or less
 		c.Head.Holes = append(c.Head.Holes, hole)
 	}
 	s.Sealed, s.End = true, end

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
@@ -224,8 +223,12 @@ func (l *leadership) afterCommit(done func(error)) { l.unplaced = append(l.unpla
 // send gives a placed entry to the own store and to every follower that is up to date.
 func (p *Partition) send(l *leadership, e *mq.Entry, data []byte) {
 	next := e.Next()
-	if h := p.copies[e.Segment]; h == nil || h.copy.Offer(e, l.seg.Segment().Leader) != segment.Take {
-		p.stop(fmt.Errorf("the leader's own copy of segment %d does not take %s", e.Segment, e.At))
+	verdict := segment.Refused
+	if h := p.copies[e.Segment]; h != nil {
+		verdict = h.copy.Offer(e, l.seg.Segment().Leader)
+	}
+	if err := l.seg.OwnCopy(verdict, e.At); err != nil {
+		p.stop(err)
 		return
 	}
 	l.own = append(l.own, placed{e.At, next, data})

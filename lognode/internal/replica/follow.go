@@ -75,6 +75,10 @@ func (p *Partition) Offer(from mq.Incarnation, id mq.SegmentID, entries []mq.Ent
 			case segment.Refused:
 				ack(frame.Ack{Segment: id, State: frame.AckRefused})
 				return
+			case segment.Differs:
+				p.stop(h.copy.Differs(&entries[i]))
+				ack(frame.Ack{Segment: id, State: frame.AckUnknown})
+				return
 			}
 		}
 		if h.copy.Tail() == h.copy.Queued() { // all of it was here already
@@ -325,7 +329,7 @@ func (p *Partition) storeEnd(h *held, end mq.Position) {
 // mended takes up a damaged copy of which the end is decided where it is intact: it is a whole one now.
 func (p *Partition) mended(h *held) {
 	info, ok := p.env.Store.Segment(h.copy.Segment().ID)
-	if !h.damaged || !ok || info.Damaged {
+	if !h.damaged || !ok || info.Damaged || p.fault != nil {
 		return
 	}
 	h.damaged, h.index = false, nil

@@ -36,6 +36,8 @@ type world struct {
 	force  meta.Force
 	judged chan struct{} // sent to when a leader begins to judge what is lost
 	broken error         // what reading the chain fails with
+	// others are the heads of other partitions, which have no sealed segments.
+	others map[mq.PartitionID]mq.Head
 
 	owner      string // of the partition, in every group
 	generation uint64
@@ -57,9 +59,12 @@ func (w *world) DropSegments(_ context.Context, h mq.Head, oldest uint64) (mq.He
 	return w.head, nil
 }
 
-func (w *world) Chain(context.Context, mq.PartitionID) (mq.Head, []mq.Segment, error) {
+func (w *world) Chain(_ context.Context, p mq.PartitionID) (mq.Head, []mq.Segment, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if h, ok := w.others[p]; ok {
+		return h, nil, nil
+	}
 	return w.head, append([]mq.Segment(nil), w.sealed...), w.broken
 }
 
@@ -124,6 +129,7 @@ type one struct {
 	wants chan mq.SegmentID
 	woken chan mq.GroupID
 	next  mq.SegmentID
+	log   *slog.Logger  // of the partitions; nil for none
 	used  atomic.Uint64 // share of the disk beyond the usual 10 %
 }
 
@@ -159,6 +165,9 @@ func (o *one) boot() {
 		Opening:  func(mq.SegmentID, bool) {}, Late: func(mq.SegmentID, []mq.StoreID) {},
 		SealHere: o.sealed,
 		Metrics:  NewMetrics(prometheus.NewRegistry()), SegmentBytes: 512 << 20, Readers: make(chan struct{}, 8)}
+	if o.log != nil {
+		o.env.Log = o.log
+	}
 	o.p = New(o.env, testPartition)
 	for _, info := range s.Segments() {
 		o.p.Adopt(info)

@@ -71,6 +71,9 @@ func (p *Partition) load(ctx context.Context, o *loaded) error {
 			return fmt.Errorf("replaying segment %d: %w", s.ID, err)
 		}
 	}
+	if err := segment.CheckReplay(o.base, o.machine.Next(), o.machine.Committed()); err != nil {
+		return err
+	}
 	if lost := o.machine.LoseCarried(o.holds); lost > 0 {
 		p.log.Error("dead letters that were carried forward are lost", "messages", lost)
 	}

@@ -86,6 +86,8 @@ type placed struct {
 func (p *Partition) leader() (*leadership, error) {
 	l := p.lead
 	switch {
+	case p.fault != nil:
+		return nil, p.stopped()
 	case l == nil:
 		e := mqerr.New(mqerr.NotLeader, "this node does not lead the partition")
 		if p.head.Open != nil {

@@ -4,7 +4,9 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics are counted over all partitions of a node.
 type Metrics struct {
-	Appended, Delivered, ReadErrors, Faults, Opened, Repaired, Expired, Footers, Lost, Released, Lapsed prometheus.Counter
+	Appended, Delivered, ReadErrors, Opened, Repaired, Expired, Footers, Lost, Released, Lapsed prometheus.Counter
+	// Faults are partitions that were stopped, by the invariant that was broken.
+	Faults *prometheus.CounterVec
 	// Archived are segments that are in the archive, Unarchived those that were removed though they are not, as the disk was
 	// nearly full; ArchiveErrors are uploads that failed.
 	Archived, Unarchived, ArchiveErrors prometheus.Counter
@@ -38,6 +40,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		reg.MustRegister(g)
 		return g
 	}
+	faults := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "splashdam", Subsystem: "partition", Name: "faults_total",
+		Help: "Partitions that were stopped here because an invariant was broken, by which."}, []string{"invariant"})
+	reg.MustRegister(faults)
+	for _, name := range []string{"I1", "I2", "I3", "I4", "I5", otherInvariant} {
+		faults.WithLabelValues(name) // an alert on a rise needs them at 0
+	}
 	return &Metrics{
 		Behind:        gauge("metadata_behind", "Partitions of which etcd says less than this node has seen: they are left alone."),
 		Damaged:       gauge("damaged", "Partitions that are read-only here, because no intact copy is left of what they need to go on."),
@@ -49,7 +57,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Appended:      counter("appended_messages_total", "Messages that got an offset on this node."),
 		Delivered:     counter("delivered_messages_total", "Messages that were handed out by this node."),
 		ReadErrors:    counter("read_errors_total", "Messages that could not be read when they were to be handed out."),
-		Faults:        counter("faults_total", "Partitions that were stopped here because an invariant was broken."),
+		Faults:        faults,
 		Expired:       counter("expired_segments_total", "Segments that retention removed."),
 		Archived:      counter("archived_segments_total", "Segments that were put into the archive and read back."),
 		Unarchived:    counter("unarchived_segments_total", "Segments that were removed without being archived, as the disk was nearly full."),
@@ -60,4 +68,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Footers:       counter("derived_footers_total", "Footers that were derived by reading a sealed segment's entries again."),
 		Opened:        counter("leaderships_total", "Segments that this node began to lead."),
 	}
+}
+
+// otherInvariant is the label of what is none of the five of replication.
+const otherInvariant = "other"
+
+// stopped counts a partition that was stopped because of an invariant, "" for none of the five.
+func (m *Metrics) stopped(invariant string) {
+	if invariant == "" {
+		invariant = otherInvariant
+	}
+	m.Faults.WithLabelValues(invariant).Inc()
 }

@@ -21,7 +21,9 @@ func (p *Partition) SetHead(h mq.Head) {
 		if h.Revision <= p.head.Revision {
 			return
 		}
-		p.head = h
+		if !p.noteHead(&h) {
+			return
+		}
 		if r := p.remains; r != nil && (h.Open == nil || h.Open.ID != r.of) {
 			p.endRemains()
 		}
@@ -81,7 +83,7 @@ func (p *Partition) fresh(s *mq.Segment) bool {
 func (p *Partition) lookForLead() {
 	s := p.head.Open
 	p.watchDamage(s)
-	if p.lead != nil || p.fault != "" || !p.mine(s) {
+	if p.lead != nil || p.fault != nil || !p.mine(s) {
 		return
 	}
 	if !p.fresh(s) {
@@ -121,8 +123,13 @@ func (p *Partition) open(l *leadership) {
 	p.work.Add(1)
 	go func() {
 		defer p.work.Done()
+		defer p.recovered(func(err error) { p.post(func() { p.stop(err) }) })
 		_, err := backoff.Retry(l.ctx, func() (struct{}, error) {
 			o, err := p.prepare(l.ctx, l, kept)
+			if segment.Invariant(err) != "" {
+				p.post(func() { p.stop(err) })
+				return struct{}{}, backoff.Permanent(err)
+			}
 			if err != nil {
 				p.log.Warn("can't serve yet", "segment", id, "err", err)
 				p.post(func() {
@@ -191,6 +198,9 @@ func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.M
 	if head.Open == nil || head.Open.ID != id {
 		return loaded{}, fmt.Errorf("segment %d is not the open one any more", id)
 	}
+	if err := segment.CheckChain(&head, chain); err != nil {
+		return loaded{}, err
+	}
 	o := loaded{chain: segment.AsHeld(chain), base: head.Open.Base, holes: head.Holes, machine: kept}
 	x := p.suffixFor(&head)
 	if head.Last != nil {
@@ -205,6 +215,9 @@ func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.M
 		t.keys = t.lap()
 	}
 	o.took = t
+	if segment.Invariant(err) != "" {
+		return o, err // nothing may be judged by what should not be
+	}
 	if err != nil && ctx.Err() == nil && time.Since(l.began) > p.env.LossPatience {
 		if judged := x.lost(ctx, head, chain); judged != nil {
 			err = fmt.Errorf("%w; %w", err, judged)

@@ -148,7 +148,7 @@ type Partition struct {
 	toldEnd  uint64
 	// catching are the receives that wait for the node's view to show an assignment that their gateway has seen.
 	catching int
-	fault    string // an invariant was broken: the partition stopped here
+	fault    error // an invariant was broken: the partition stopped here
 }
 
 // New starts the partition's goroutine; Close ends it.
@@ -211,12 +211,12 @@ func (p *Partition) run() {
 		p.rest.Store(0)
 		p.restful = 0
 		for i, event := range batch {
-			event()
+			p.try(event)
 			batch[i] = nil
-			p.placeFull()
+			p.try(p.placeFull)
 		}
-		p.flush()
-		p.announce()
+		p.try(p.flush)
+		p.try(p.announce)
 		if len(batch) == 1 { // it was Retain, and nothing else happened
 			p.rest.Store(p.restful)
 		}
@@ -237,22 +237,9 @@ func (p *Partition) beside(work func(ctx context.Context)) {
 			defer func() { <-p.env.Readers }()
 		case <-p.ctx.Done():
 		}
+		defer p.recovered(func(err error) { p.post(func() { p.stop(err) }) })
 		work(p.ctx)
 	}()
-}
-
-// stop ends this partition's service after a broken invariant: nothing is served rather than something wrong.
-// The process and the other partitions go on.
-func (p *Partition) stop(err error) {
-	if p.fault != "" {
-		return
-	}
-	p.fault = err.Error()
-	p.env.Metrics.Faults.Inc()
-	p.log.Error("an invariant is broken: this partition is stopped on this node", "err", err)
-	p.resign(mqerr.New(mqerr.NoLeader, "the partition is stopped: %s", p.fault), nil)
-	p.endRemains()
-	p.unpark()
 }
 
 // Reply answers a request: with a frame, or TypeError and a frame.Error.

@@ -57,7 +57,7 @@ func (p *Partition) watchDamage(s *mq.Segment) {
 func (p *Partition) lookAtDamage(id mq.SegmentID) {
 	time.AfterFunc(p.env.LossPatience, func() {
 		p.post(func() {
-			if s := p.head.Open; s == nil || s.ID != id || p.lead != nil || p.remains != nil || p.fault != "" {
+			if s := p.head.Open; s == nil || s.ID != id || p.lead != nil || p.remains != nil || p.fault != nil {
 				return
 			}
 			p.beside(func(ctx context.Context) {
@@ -179,7 +179,7 @@ func (p *Partition) damageOf(s *mq.Segment, end mq.Position) *mqerr.Error {
 
 // serveRemains begins to answer what reads only.
 func (p *Partition) serveRemains(open *mq.Segment, o *loaded, why *mqerr.Error) {
-	if s := p.head.Open; s == nil || s.ID != open.ID || p.remains != nil || p.fault != "" || p.lead != nil && p.lead.serving {
+	if s := p.head.Open; s == nil || s.ID != open.ID || p.remains != nil || p.fault != nil || p.lead != nil && p.lead.serving {
 		return
 	}
 	self := p.env.Store.Identity()

@@ -44,6 +44,9 @@ func (x *suffix) repair(ctx context.Context, s *mq.Segment) error {
 	}
 	all := s.Holders()
 	found := x.ask(ctx, all, func(ctx context.Context, r mq.Replica) segment.Found { return x.tailOf(ctx, s, r) })
+	if err := segment.CheckCopies(s, all, found); err != nil {
+		return err
+	}
 	lacking, behind := segment.Spread(s, found)
 	var last error
 	for len(behind) > 0 && lacking > 0 {
@@ -103,7 +106,8 @@ func answered(r mq.Replica, node *mqpb.Incarnation, states []*mqpb.SegmentState)
 	if len(states) != 1 || node.GetStore() != string(r.Store) || !states[0].Known && !states[0].Damaged {
 		return segment.Found{}
 	}
-	return segment.Found{Tail: states[0].Tail.MQ(), Known: states[0].Known, Damaged: !states[0].Known, Remade: states[0].Remade}
+	return segment.Found{Tail: states[0].Tail.MQ(), Known: states[0].Known, Damaged: !states[0].Known, Remade: states[0].Remade,
+		Entries: states[0].Entries, Sum: states[0].Sum}
 }
 
 // ownCopy is what this store says of its copy to somebody who acts for a later segment.
@@ -113,7 +117,7 @@ func (p *Partition) ownCopy(id mq.SegmentID, fence *mqpb.Named) segment.Found {
 		return segment.Found{}
 	}
 	if !info.Damaged {
-		return segment.Found{Tail: info.Tail, Known: true}
+		return segment.Found{Tail: info.Tail, Known: true, Entries: info.Count, Sum: info.Sum}
 	}
 	intact, err := p.env.Store.Intact(id)
 	return segment.Found{Tail: intact, Damaged: err == nil}

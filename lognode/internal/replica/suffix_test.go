@@ -24,6 +24,7 @@ import (
 type others struct {
 	tails  map[mq.StoreID]mq.Position
 	fences chan uint64 // the numbers of the leaders that sealed
+	sums   map[mq.StoreID]uint64
 }
 
 func (others) Send(mq.StoreID, frame.Type, link.Encoder) bool { return false }
@@ -40,7 +41,7 @@ func (o others) Client(to mq.StoreID) (mqpb.LogNodeClient, error) {
 	if !ok {
 		return nil, errors.New("it is away")
 	}
-	return other{store: to, tail: tail, fences: o.fences}, nil
+	return other{store: to, tail: tail, fences: o.fences, sum: o.sums[to]}, nil
 }
 
 type other struct {
@@ -48,10 +49,11 @@ type other struct {
 	store  mq.StoreID
 	tail   mq.Position
 	fences chan uint64
+	sum    uint64
 }
 
 func (o other) state(segment uint64) []*mqpb.SegmentState {
-	return []*mqpb.SegmentState{{Segment: segment, Known: true, Sealed: true, Tail: mqpb.FromPosition(o.tail)}}
+	return []*mqpb.SegmentState{{Segment: segment, Known: true, Sealed: true, Tail: mqpb.FromPosition(o.tail), Entries: 3, Sum: o.sum}}
 }
 
 func (o other) Probe(_ context.Context, r *mqpb.ProbeRequest, _ ...grpc.CallOption) (*mqpb.ProbeResponse, error) {
@@ -115,7 +117,7 @@ func lackEnd(t *testing.T, o *one, peers others, force meta.Force) mq.SegmentID 
 func TestLeaderRecordsWhatWasNeverAcknowledged(t *testing.T) {
 	o := newOne(t)
 	fences := make(chan uint64, 100)
-	lost := lackEnd(t, o, others{map[mq.StoreID]mq.Position{"b": {Offset: 7}}, fences}, meta.Force{})
+	lost := lackEnd(t, o, others{tails: map[mq.StoreID]mq.Position{"b": {Offset: 7}}, fences: fences}, meta.Force{})
 	if f := o.publish("h"); f.First != 10 {
 		t.Errorf("the next message got offset %d", f.First)
 	}

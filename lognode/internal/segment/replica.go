@@ -1,10 +1,6 @@
 package segment
 
-import (
-	"fmt"
-
-	"github.com/splashdam/splashdam/shared/mq"
-)
+import "github.com/splashdam/splashdam/shared/mq"
 
 // Verdict is what a replica does with an entry it was offered.
 type Verdict int
@@ -17,6 +13,7 @@ const (
 	Ignore                 // the same, and the leader was asked already: what was on its way comes again
 	Sealed                 // nothing is taken any more
 	Refused                // it is not from this segment's leader
+	Differs                // it follows here what another entry precedes: I3 is broken
 )
 
 // Replica is one node's copy of one segment. One goroutine owns it.
@@ -36,6 +33,8 @@ type Replica struct {
 	// streamed, once the end is decided, is up to where the copy may hold what came over the leader's stream: what is
 	// behind it was copied.
 	streamed mq.Position
+	// commit is the newest commit position in what was taken over the stream, for I1; the zero position if nothing was.
+	commit mq.Position
 }
 
 // NewReplica takes up a copy as the disk has it. prev is the position of the last entry on disk (any value if
@@ -77,16 +76,30 @@ func (r *Replica) Offer(e *mq.Entry, from mq.Incarnation) Verdict {
 		return Sealed
 	case e.At.Before(r.queued):
 		return Have
-	case e.At != r.queued, r.queued != r.seg.Base && e.Prev != r.prev && !r.unsure:
+	case e.At != r.queued:
 		if r.asked {
 			return Ignore
 		}
 		r.asked = true
 		return Gap
+	case r.queued != r.seg.Base && e.Prev != r.prev && !r.unsure:
+		return Differs
 	}
 	r.queued, r.prev, r.unsure, r.asked = e.Next(), e.At, false, false
+	if r.commit.Before(e.Commit) {
+		r.commit = e.Commit
+	}
 	return Take
 }
+
+// Differs says why an entry that was offered has the verdict Differs.
+func (r *Replica) Differs(e *mq.Entry) error {
+	return breach("I3", "an entry of %s at %s follows %s, and here %s is the one before", r.seg.String(), e.At, e.Prev, r.prev)
+}
+
+// Committed is up to where the leader has said that the segment is committed, in what was taken over its stream since
+// this process began.
+func (r *Replica) Committed() mq.Position { return r.commit }
 
 // Copied judges an entry that was copied from another replica after the end was decided. It is taken
 // only below the end and in order, and is never an acknowledgement to the segment's leader.
@@ -106,7 +119,7 @@ func (r *Replica) Copied(e *mq.Entry) Verdict {
 // Durable says that everything up to tail is on disk.
 func (r *Replica) Durable(tail mq.Position) error {
 	if r.queued.Before(tail) {
-		return fmt.Errorf("segment: durable %s is beyond queued %s in %s", tail, r.queued, r.seg.String())
+		return breach("I2", "durable %s is beyond queued %s in %s", tail, r.queued, r.seg.String())
 	}
 	if r.tail.Before(tail) {
 		r.tail = tail
@@ -129,7 +142,7 @@ func (r *Replica) Settled() bool { return r.sealing && r.tail == r.queued }
 func (r *Replica) SetEnd(end mq.Position) (cut bool, err error) {
 	if r.end != nil {
 		if *r.end != end {
-			return false, fmt.Errorf("segment: end of %s was %s, now %s", r.seg.String(), *r.end, end)
+			return false, breach("I1", "the end of %s was %s, now %s", r.seg.String(), *r.end, end)
 		}
 		return false, nil
 	}

@@ -107,7 +107,7 @@ func (l *Leader) Place(e *mq.Entry, now int64) error {
 // and an error: it must not count.
 func (l *Leader) Acked(replica int, tail mq.Position) (bool, error) {
 	if l.next.Before(tail) {
-		return false, fmt.Errorf("segment: replica %s of %s acknowledges %s, beyond %s",
+		return false, breach("I2", "replica %s of %s acknowledges %s, beyond %s",
 			l.seg.Replicas[replica].Node, l.seg.String(), tail, l.next)
 	}
 	if !l.tails[replica].Before(tail) {
@@ -132,10 +132,10 @@ func (l *Leader) advance() bool {
 	return true
 }
 
-// Check reports a broken invariant, or nil.
+// Check is I2: a broken invariant, or nil.
 func (l *Leader) Check() error {
 	if l.next.Before(l.commit) {
-		return fmt.Errorf("segment: commit %s is beyond next %s in %s", l.commit, l.next, l.seg.String())
+		return breach("I2", "commit %s is beyond next %s in %s", l.commit, l.next, l.seg.String())
 	}
 	holders := 0
 	for _, t := range l.tails {
@@ -144,7 +144,7 @@ func (l *Leader) Check() error {
 		}
 	}
 	if holders < l.seg.Quorum {
-		return fmt.Errorf("segment: commit %s of %s is held by %d replicas", l.commit, l.seg.String(), holders)
+		return breach("I2", "commit %s of %s is held by %d replicas", l.commit, l.seg.String(), holders)
 	}
 	return nil
 }

@@ -225,7 +225,10 @@ func TestReplicaVerdicts(t *testing.T) {
 	step("c before b", r.Offer(&c, seg.Leader), Gap)
 	forged := b
 	forged.Prev = mq.Position{Offset: 1}
-	step("b with another predecessor", r.Offer(&forged, seg.Leader), Ignore)
+	step("b with another predecessor", r.Offer(&forged, seg.Leader), Differs)
+	if err := r.Differs(&forged); Invariant(err) != "I3" {
+		t.Fatal(err)
+	}
 	step("b", r.Offer(&b, seg.Leader), Take)
 	r.Seal()
 	step("c after the seal", r.Offer(&c, seg.Leader), Sealed)

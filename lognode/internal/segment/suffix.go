@@ -18,6 +18,8 @@ type Found struct {
 	// Remade: a repair made the copy anew, from others. What it has counts, what it lacks says nothing: whatever it
 	// acknowledged before is gone with its former copy.
 	Remade bool
+	// Entries is how many it has, and Sum the sum of their CRCs; 0 where that is not known.
+	Entries, Sum uint64
 }
 
 // Whole says whether the copy has everything up to an end.

@@ -41,9 +41,11 @@ type SegmentInfo struct {
 	Segment mq.Segment
 	// Tail is the position that the next entry would get: everything before it is synced.
 	Tail mq.Position
-	// Count and Bytes are of the entries (encoded).
+	// Count and Bytes are of the entries (encoded), and Sum is the sum of their CRCs as they were written: copies with the same
+	// entries have the same.
 	Count uint64
 	Bytes int64
+	Sum   uint64
 	// SealFlag says that the segment takes no entries but copies up to End.
 	SealFlag bool
 	// End is the decided end, nil while it is not known.
@@ -62,7 +64,7 @@ func newSegment(f segmentFacts) *segment {
 
 func (g *segment) info() SegmentInfo {
 	i := SegmentInfo{
-		Segment: g.facts.segment, Tail: g.tail, Count: g.count, Bytes: g.bytes,
+		Segment: g.facts.segment, Tail: g.tail, Count: g.count, Bytes: g.bytes, Sum: g.sum,
 		SealFlag: g.facts.seal, Damaged: g.damaged, Last: g.last, LastStamp: g.lastStamp,
 	}
 	if g.facts.end != nil {
