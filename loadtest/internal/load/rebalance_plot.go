@@ -10,7 +10,7 @@ import (
 
 // The plot's measures, in pixels.
 const (
-	plotLeft, plotTop, plotRow = 60.0, 70.0, 20.0
+	plotLeft, plotTop, plotRow = 60.0, 76.0, 20.0
 	plotWidth                  = 900.0
 	// plotGap is the shortest time without a delivery that is drawn as a gap.
 	plotGap = 100 * time.Millisecond
@@ -34,22 +34,21 @@ func drawRebalance(delivered [][]arrival, phases []phase, results []Rebalanced) 
 	fmt.Fprintf(&b, `<text x="%.0f" y="20" font-size="14">Deliveries of each partition while members come and go</text>`+"\n", plotLeft)
 	members := membersOf(delivered)
 	drawLegend(&b, members)
+	fmt.Fprintf(&b, `<text x="20" y="%.0f" text-anchor="middle" transform="rotate(-90 20 %.0f)">partition</text>`+"\n", (plotTop+bottom)/2, (plotTop+bottom)/2)
 	for p, list := range delivered {
 		y := plotTop + plotRow*float64(p)
 		fmt.Fprintf(&b, `<text x="%.0f" y="%.1f" text-anchor="end">%d</text>`+"\n", plotLeft-8, y+plotRow-6, p)
-		for _, s := range stretches(list, end) {
-			fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.0f" fill="%s"/>`+"\n",
-				x(s.from), y+2, max(x(s.to)-x(s.from), 0.5), plotRow-4, colourOf(s.member, members))
-		}
+		drawPartition(&b, stretches(list, end), y, x, func(member string) string { return colourOf(member, members) })
 	}
 	for at := time.Duration(0); at <= end; at += 2 * time.Second {
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.0f" text-anchor="middle">%.0f s</text>`+"\n", x(at), bottom+16, at.Seconds())
 	}
 	for _, f := range phases {
-		fmt.Fprintf(&b, `<line x1="%.1f" x2="%.1f" y1="%.0f" y2="%.0f" stroke="black" stroke-dasharray="3 3"/>`+"\n", x(f.from), x(f.from), plotTop-8, bottom)
-		fmt.Fprintf(&b, `<text x="%.1f" y="%.0f">%s</text>`+"\n", x(f.from)+4, plotTop-10, html.EscapeString(f.name))
+		fmt.Fprintf(&b, `<line x1="%.1f" x2="%.1f" y1="%.0f" y2="%.0f" stroke="black" stroke-dasharray="3 3"/>`+"\n", x(f.from), x(f.from), plotTop-14, bottom)
+		fmt.Fprintf(&b, `<text x="%.1f" y="%.0f">%s</text>`+"\n", x(f.from)+4, plotTop-6, html.EscapeString(f.name))
 	}
-	fmt.Fprintf(&b, `<text x="%.0f" y="%.0f">White: nothing was delivered for %d ms or more.</text>`+"\n", plotLeft, bottom+40, plotGap.Milliseconds())
+	fmt.Fprintf(&b, `<text x="%.0f" y="%.0f">Pale: nothing was delivered for %d ms or more. White: nor was it until another member went on.</text>`+"\n",
+		plotLeft, bottom+40, plotGap.Milliseconds())
 	for i, r := range results {
 		text := fmt.Sprintf("%s: longest gap of the %d partitions that stayed %.0f ms", r.Change, r.Stayed, r.Gap)
 		if r.Moved > 0 {
@@ -60,6 +59,20 @@ func drawRebalance(delivered [][]arrival, phases []phase, results []Rebalanced) 
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes()
+}
+
+// drawPartition draws a row: its stretches, and pale between those of one member, so that it is seen who owned it all the time.
+func drawPartition(b *bytes.Buffer, all []stretch, y float64, x func(time.Duration) float64, colour func(string) string) {
+	bar := func(from, to time.Duration, member, opacity string) {
+		fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.0f" fill="%s"%s/>`+"\n",
+			x(from), y+2, max(x(to)-x(from), 0.5), plotRow-4, colour(member), opacity)
+	}
+	for i, s := range all {
+		if i > 0 && all[i-1].member == s.member && s.from > all[i-1].to {
+			bar(all[i-1].to, s.from, s.member, ` fill-opacity="0.35"`)
+		}
+		bar(s.from, s.to, s.member, "")
+	}
 }
 
 func drawLegend(b *bytes.Buffer, members []string) {

@@ -43,7 +43,8 @@ func TestGapsOfARebalance(t *testing.T) {
 }
 
 func TestRebalancePlotIsSVG(t *testing.T) {
-	delivered := [][]arrival{steady(steady(nil, "a", 0, time.Second), "b", 1200*time.Millisecond, 2*time.Second), nil}
+	delivered := [][]arrival{steady(steady(nil, "a", 0, time.Second), "b", 1200*time.Millisecond, 2*time.Second), nil,
+		steady(steady(nil, "a", 0, 400*time.Millisecond), "a", 800*time.Millisecond, time.Second)}
 	phases := []phase{{"<join> & go", 500 * time.Millisecond, 2 * time.Second}}
 	text := string(drawRebalance(delivered, phases, analyse(delivered, phases, nil)))
 	bars := 0
@@ -59,7 +60,8 @@ func TestRebalancePlotIsSVG(t *testing.T) {
 			bars++
 		}
 	}
-	if bars != 1+2+2 { // the ground, the legend's two members, and a bar for each: a gap of 200 ms is between them
+	// The ground, the legend's two members, a bar for each with a gap of 200 ms between them; and two of one member with a pale one between.
+	if bars != 1+2+2+3 || strings.Count(text, "fill-opacity") != 1 {
 		t.Errorf("%d bars in\n%s", bars, text)
 	}
 }
