@@ -26,6 +26,7 @@ const (
 type assigner struct {
 	*Coordinator
 	seen    map[mq.GroupID]basis
+	back    reunions
 	knocker *knocker
 }
 
@@ -38,7 +39,7 @@ type basis struct {
 }
 
 func (c *Coordinator) assign(ctx context.Context) {
-	a := &assigner{Coordinator: c, seen: map[mq.GroupID]basis{}, knocker: newKnocker()}
+	a := &assigner{Coordinator: c, seen: map[mq.GroupID]basis{}, back: reunions{}, knocker: newKnocker()}
 	knocked := make(chan struct{}, 1)
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -85,6 +86,7 @@ func (a *assigner) look(ctx context.Context) {
 		t, ok := a.view.TopicByID(g.Topic)
 		if !ok || t.Deleted {
 			delete(a.seen, g.ID)
+			delete(a.back, g.ID)
 			continue
 		}
 		have, _ := a.view.Assignment(g.ID)
@@ -99,7 +101,11 @@ func (a *assigner) look(ctx context.Context) {
 		}
 		members := gateways
 		if g.Settings.Mode != mq.ModePush {
-			members = membersOf(a.view.Members(g.ID))
+			all := a.view.Members(g.ID)
+			if a.back.waits(&have, all, time.Now()) {
+				continue // looked at again when somebody comes, or at the next idle look
+			}
+			members = membersOf(all)
 		}
 		if err := a.decide(ctx, g, have, members, t.Settings.Partitions); err != nil {
 			if ctx.Err() == nil {
@@ -203,6 +209,7 @@ func (a *assigner) tidy(ctx context.Context) {
 	for id := range a.seen {
 		if g, ok := a.view.GroupByID(id); !ok || g.Deleted {
 			delete(a.seen, id)
+			delete(a.back, id)
 		}
 	}
 }
