@@ -39,7 +39,7 @@ type basis struct {
 }
 
 func (c *Coordinator) assign(ctx context.Context) {
-	a := &assigner{Coordinator: c, seen: map[mq.GroupID]basis{}, back: reunions{}, knocker: newKnocker()}
+	a := &assigner{Coordinator: c, seen: map[mq.GroupID]basis{}, back: reunions{}, knocker: newKnocker(c.cfg.Dial)}
 	knocked := make(chan struct{}, 1)
 	var beside sync.WaitGroup
 	defer beside.Wait()

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"testing"
@@ -144,7 +145,7 @@ func TestWithoutProofGatewaysCountAsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, addr := newKnocker(), l.Addr().String()
+	k, addr := newKnocker(nil), l.Addr().String()
 	both := []meta.Gateway{{Name: "a", Addr: addr}, {Name: "b", Addr: "127.0.0.1:1"}}
 	knock := func(times int) {
 		for range times {
@@ -165,6 +166,29 @@ func TestWithoutProofGatewaysCountAsThere(t *testing.T) {
 	}
 	if k.forget(both[1:]); len(k.living(both)) != 2 {
 		t.Error("who is not registered any more is forgotten")
+	}
+}
+
+// Knocks go the way that the configuration says, like all else between components: a cut link is seen by them, and proves nothing.
+func TestKnocksAreDialled(t *testing.T) {
+	calls, cut := 0, false
+	k := newKnocker(func(ctx context.Context, _ string) (net.Conn, error) {
+		calls++
+		if cut {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		one, other := net.Pipe()
+		return one, other.Close()
+	})
+	all := []meta.Gateway{{Name: "a", Addr: "far:1"}, {Name: "b", Addr: "far:2"}}
+	k.knock(t.Context(), "far:1")
+	cut = true
+	for range refusals {
+		k.knock(t.Context(), "far:1")
+	}
+	if calls != 1+refusals || len(k.living(all)) != 2 {
+		t.Errorf("%d calls, %v are there", calls, k.living(all))
 	}
 }
 

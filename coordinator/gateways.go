@@ -3,11 +3,11 @@ package coordinator
 import (
 	"context"
 	"errors"
-	"net"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/splashdam/splashdam/shared/link"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -25,13 +25,14 @@ const (
 // more. One that does not answer proves nothing; then the lease decides. To be wrong costs nothing but the gateway's
 // share of the work: it is the partitions' leaders that let nobody but the owner receive.
 type knocker struct {
+	dial    link.Dial
 	mu      sync.Mutex
 	opened  map[string]bool // addresses that have accepted a connection
 	refused map[string]int  // refusals in a row
 }
 
-func newKnocker() *knocker {
-	return &knocker{opened: map[string]bool{}, refused: map[string]int{}}
+func newKnocker(dial link.Dial) *knocker {
+	return &knocker{dial: dial, opened: map[string]bool{}, refused: map[string]int{}}
 }
 
 // run knocks until ctx ends, while there are groups that push, and calls changed when a gateway is gone or back.
@@ -67,7 +68,7 @@ func pushes(view *meta.View) bool {
 func (k *knocker) knock(ctx context.Context, addr string) bool {
 	ctx, cancel := context.WithTimeout(ctx, knockWait)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	conn, err := k.dial.Open(ctx, addr)
 	if err == nil {
 		_ = conn.Close() // it was not written to
 	}

@@ -122,23 +122,3 @@ func allPartitions(t meta.Topic) []mq.PartitionID {
 	}
 	return out
 }
-
-// shared runs f once for all callers who ask for the same thing meanwhile. It goes on when one of them
-// leaves, and ends before the request timeout, so that they hear why.
-func shared[T any](ctx context.Context, g *Gateway, what string, f func(context.Context) (T, error)) (T, error) {
-	ch := g.making.DoChan(what, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.RequestTimeout*9/10)
-		defer cancel()
-		return f(ctx)
-	})
-	var none T
-	select {
-	case r := <-ch:
-		if r.Err != nil {
-			return none, r.Err
-		}
-		return r.Val.(T), nil
-	case <-ctx.Done():
-		return none, ctx.Err()
-	}
-}

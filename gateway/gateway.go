@@ -24,7 +24,6 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/splashdam/splashdam/gateway/internal/pack"
 	"github.com/splashdam/splashdam/gateway/internal/push"
@@ -65,7 +64,7 @@ type Gateway struct {
 	reading       *semaphore.Weighted // bytes of pages of reads in memory, at most maxReading
 	feeding       *semaphore.Weighted // bytes that streams have taken and not written, at most maxFeeding
 	accounts      accounts            // what streams have out
-	making        singleflight.Group  // topics and groups that are being made, by name
+	making        making              // topics and groups that are being made, by name
 	sticky        sticky              // where keyless messages go for the moment
 	refusals      refusals            // where they don't go
 	codecs        bodyCodecs          // of request bodies
@@ -235,6 +234,7 @@ func (g *Gateway) stop(ctx context.Context) error {
 	<-pushed // what was sent is settled while there is a router; ctx bounds it
 	g.cancel()
 	g.router.Close() // what still waits for an answer ends, and so do the handlers that were cut off
+	g.making.end()
 	g.work.Wait()
 	g.bus.Close()
 	errs = append(errs, g.store.Close())

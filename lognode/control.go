@@ -3,7 +3,7 @@ package lognode
 import (
 	"context"
 	"encoding/json"
-	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -17,16 +17,19 @@ import (
 
 // gather asks n things that answer by callback and waits for all of them, or for ctx.
 func gather(ctx context.Context, n int, ask func(i int, done func())) error {
-	var wg sync.WaitGroup
-	wg.Add(n)
-	for i := range n {
-		ask(i, wg.Done)
+	if n == 0 {
+		return nil
 	}
 	all := make(chan struct{})
-	go func() {
-		wg.Wait()
-		close(all)
-	}()
+	var left atomic.Int64
+	left.Store(int64(n))
+	for i := range n {
+		ask(i, func() {
+			if left.Add(-1) == 0 {
+				close(all)
+			}
+		})
+	}
 	select {
 	case <-all:
 		return nil

@@ -18,3 +18,11 @@ func (d Dial) Options() []grpc.DialOption {
 	}
 	return []grpc.DialOption{grpc.WithContextDialer(d)}
 }
+
+// Open opens a connection without gRPC.
+func (d Dial) Open(ctx context.Context, addr string) (net.Conn, error) {
+	if d == nil {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	}
+	return d(ctx, addr)
+}
