@@ -20,6 +20,10 @@ type repairs struct {
 	// all of them alive and nothing busy there is no need to list.
 	watched map[mq.StoreID]bool
 	busy    bool
+	// short says that a segment had fewer holders than it should when they were listed, and takers how many nodes there were: with
+	// more it is worth another look.
+	short   bool
+	takers  int
 	listed  time.Time
 	version uint64 // of the view of which watched holds what heads name
 }
@@ -41,7 +45,7 @@ func (r *repairs) look(ctx context.Context, now time.Time) error {
 	alive := r.alive()
 	if version := r.view.Version(); version != r.version {
 		r.version = version
-		r.watchHeads()
+		r.watchHeads(len(alive))
 	}
 	for store := range r.watched {
 		if _, ok := alive[store]; ok {
@@ -50,12 +54,15 @@ func (r *repairs) look(ctx context.Context, now time.Time) error {
 			r.away[store] = now
 		}
 	}
-	if len(r.away) == 0 && !r.busy && now.Sub(r.listed) < repairAll {
+	more := r.short && len(alive) > r.takers
+	if len(r.away) == 0 && !r.busy && !more && now.Sub(r.listed) < repairAll {
 		return nil
 	}
 	c := r.cluster(alive, now)
 	var all []mq.Segment
+	want := map[mq.PartitionID]int{}
 	for _, h := range r.view.AllHeads() {
+		want[h.Partition] = h.Replicas
 		if h.Last != nil {
 			all = append(all, *h.Last)
 		}
@@ -66,11 +73,12 @@ func (r *repairs) look(ctx context.Context, now time.Time) error {
 	}); err != nil {
 		return err
 	}
-	r.listed, r.busy = now, false
+	r.listed, r.busy, r.short, r.takers = now, false, false, len(alive)
 	clear(r.watched)
 	lacking := 0
 	for i := range all {
 		s := &all[i]
+		r.short = r.short || len(s.Replicas) < want[s.Partition]
 		for _, x := range s.Adding {
 			r.watched[x.Store] = true
 		}
@@ -92,17 +100,18 @@ func (r *repairs) look(ctx context.Context, now time.Time) error {
 		}
 	}
 	for i := range all {
-		if err := r.change(ctx, &all[i], c); err != nil {
+		if err := r.change(ctx, &all[i], want[all[i].Partition], c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// watchHeads notes which stores are named in the heads.
-func (r *repairs) watchHeads() {
+// watchHeads notes which stores are named in the heads, and whether a segment could have more holders.
+func (r *repairs) watchHeads(takers int) {
 	for _, h := range r.view.AllHeads() {
 		if h.Last != nil {
+			r.busy = r.busy || len(h.Last.Replicas) < min(h.Replicas, takers)
 			for _, x := range h.Last.Replicas {
 				r.watched[x.Store] = true
 			}
@@ -149,14 +158,14 @@ func (r *repairs) cluster(alive map[mq.StoreID]repair.Node, now time.Time) *repa
 }
 
 // change carries out the next change of one segment, if it needs any, on what etcd has at that moment.
-func (r *repairs) change(ctx context.Context, s *mq.Segment, c *repair.Cluster) error {
+func (r *repairs) change(ctx context.Context, s *mq.Segment, want int, c *repair.Cluster) error {
 	r.busy = r.busy || len(s.Adding) > 0
-	if _, _, changed := repair.Next(s, c); !changed {
+	if _, _, changed := repair.Next(s, want, c); !changed {
 		return nil
 	}
 	r.busy = true
 	return r.store.ChangeReplicas(ctx, s.Partition, s.ID, s.Number, func(now *mq.Segment) bool {
-		replicas, adding, changed := repair.Next(now, c)
+		replicas, adding, changed := repair.Next(now, want, c)
 		if !changed {
 			return false
 		}

@@ -64,9 +64,9 @@ func (k *Controller) repairs(v View) {
 			c.Away[r.Store] = true
 			c.Lost[r.Store] = now-k.away[r.Store] >= int64(repairAfter)
 		}
-		if _, _, changed := repair.Next(last, c); changed {
+		if _, _, changed := repair.Next(last, v.Heads[i].Replicas, c); changed {
 			k.host.ChangeReplicas(last.Partition, last.ID, func(now *mq.Segment) (changed bool) {
-				now.Replicas, now.Adding, changed = repair.Next(now, c)
+				now.Replicas, now.Adding, changed = repair.Next(now, v.Heads[i].Replicas, c)
 				return changed
 			})
 		}

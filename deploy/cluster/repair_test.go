@@ -165,3 +165,23 @@ func TestEndMoveAndDrain(t *testing.T) {
 		t.Errorf("after the moves: %v", rest)
 	}
 }
+
+// A topic that is made while one of three nodes is away begins with two replicas. When that node is back, it has all of it.
+func TestEndThirdReplicaComesLater(t *testing.T) {
+	t.Parallel()
+	c := start(t, Options{Nodes: 3, CoordinatorConfig: func(_ int, cfg *coordinator.Config) { cfg.RepairAfter = time.Second }})
+	store, view := chains(t, c)
+	one := via(t, c, 1)
+	must(t, c.Node(2).Stop(ctxFor(t)))
+	one.topic("short", `{"partitions":2,"replicas":3}`)
+	for i := range 10 {
+		one.publish("short", fmt.Sprintf("v-%d", i))
+	}
+	if seg := leaderOf(t, store, view, "short"); len(seg.Replicas) != 2 {
+		t.Fatalf("with two nodes there are the replicas %v", seg.Replicas)
+	}
+	must(t, c.Node(2).Start(ctxFor(t)))
+	if sealed := healed(t, store, view, "short"); sealed == 0 {
+		t.Fatal("no segment was sealed: the test shows nothing")
+	}
+}

@@ -1,5 +1,5 @@
-// Package repair decides, from state alone, who should hold a sealed segment when nodes are lost for good. It
-// is pure: the coordinator gives it what etcd and the reports say, and carries out the change as one transaction.
+// Package repair decides, from state alone, who should hold a sealed segment when nodes are lost for good, or were away when
+// it began. It is pure: the coordinator gives it what etcd and the reports say, and carries out the change as one transaction.
 //
 // A node that is lost is first joined by a node that copies the segment (mq.Segment.Adding), and leaves the
 // list only when that copy is whole: until then whatever it holds may be all that is left, should it come back.
@@ -31,9 +31,10 @@ type Cluster struct {
 	Copied map[mq.StoreID]map[mq.SegmentID]bool
 }
 
-// Next is what a sealed segment's holders should become; false if nothing is to be changed now. The result shares
+// Next is what a sealed segment's holders should become, of which there should be want, or as many as it has if those are more;
+// false if nothing is to be changed now. A segment that began while nodes were away has fewer. The result shares
 // nothing with s. It changes one thing at a time: the next look does the next.
-func Next(s *mq.Segment, c *Cluster) (replicas, adding []mq.Replica, changed bool) {
+func Next(s *mq.Segment, want int, c *Cluster) (replicas, adding []mq.Replica, changed bool) {
 	replicas, adding = slices.Clone(s.Replicas), slices.Clone(s.Adding)
 	lost := slices.IndexFunc(replicas, func(r mq.Replica) bool { return c.Lost[r.Store] })
 	if lost < 0 {
@@ -41,7 +42,7 @@ func Next(s *mq.Segment, c *Cluster) (replicas, adding []mq.Replica, changed boo
 	}
 	for i, a := range adding {
 		switch {
-		case c.Lost[a.Store], lost < 0 && !c.Copied[a.Store][s.ID]:
+		case c.Lost[a.Store], lost < 0 && !c.Copied[a.Store][s.ID] && len(replicas)+i >= want:
 			return replicas, slices.Delete(adding, i, i+1), true // it will not come, or is not needed any more
 		case c.Copied[a.Store][s.ID]:
 			if lost >= 0 {
@@ -56,7 +57,8 @@ func Next(s *mq.Segment, c *Cluster) (replicas, adding []mq.Replica, changed boo
 			gone++
 		}
 	}
-	if gone <= len(adding) || gone == len(replicas) { // without a survivor there is nothing to copy from
+	lacking := max(want, len(replicas)) - (len(replicas) - gone)
+	if lacking <= len(adding) || gone == len(replicas) { // without a survivor there is nothing to copy from
 		return replicas, adding, false
 	}
 	n, ok := Choose(s, c)

@@ -63,7 +63,35 @@ func TestNext(t *testing.T) {
 		{"nothing to copy from", replicas("a"), nil, cluster("bc", "a"), replicas("a"), nil, false},
 	} {
 		s := mq.Segment{ID: 7, Replicas: x.replicas, Adding: x.adding, Sealed: true}
-		r, a, changed := Next(&s, x.c)
+		r, a, changed := Next(&s, len(x.replicas), x.c)
+		if !slices.Equal(r, x.wantReplicas) || !slices.Equal(a, x.wantAdding) || changed != x.changed {
+			t.Errorf("%s: %v + %v %v, want %v + %v %v", x.name, r, a, changed, x.wantReplicas, x.wantAdding, x.changed)
+		}
+	}
+}
+
+// A segment that began with fewer holders than it should have gets more, one that is to have fewer keeps them.
+func TestNextBringsUpToTheWantedNumber(t *testing.T) {
+	for _, x := range []struct {
+		name             string
+		replicas, adding []mq.Replica
+		c                *Cluster
+		wantReplicas     []mq.Replica
+		wantAdding       []mq.Replica
+		changed          bool
+	}{
+		{"nobody is free", replicas("a", "b"), nil, cluster("ab", ""), replicas("a", "b"), nil, false},
+		{"another one is to copy", replicas("a", "b"), nil, cluster("abc", ""), replicas("a", "b"), replicas("c"), true},
+		{"the copy is under way", replicas("a", "b"), replicas("c"), cluster("abcd", ""), replicas("a", "b"), replicas("c"), false},
+		{"the copy is whole", replicas("a", "b"), replicas("c"), cluster("abcd", "").copied("c", 7), replicas("a", "b", "c"), nil, true},
+		{"one is lost as well: two are to copy", replicas("a", "b"), replicas("c"), cluster("acd", "b"), replicas("a", "b"), replicas("c", "d"), true},
+		{"one is lost, and one copy is whole", replicas("a", "b"), replicas("c", "d"), cluster("acd", "b").copied("d", 7), replicas("a", "d"), replicas("c"), true},
+		{"the one that copies is lost", replicas("a", "b"), replicas("c"), cluster("abd", "c"), replicas("a", "b"), nil, true},
+		{"one copies too many", replicas("a", "b"), replicas("c", "d"), cluster("abcd", ""), replicas("a", "b"), replicas("c"), true},
+		{"more than wanted", replicas("a", "b", "c", "d"), nil, cluster("abcde", ""), replicas("a", "b", "c", "d"), nil, false},
+	} {
+		s := mq.Segment{ID: 7, Replicas: x.replicas, Adding: x.adding, Sealed: true}
+		r, a, changed := Next(&s, 3, x.c)
 		if !slices.Equal(r, x.wantReplicas) || !slices.Equal(a, x.wantAdding) || changed != x.changed {
 			t.Errorf("%s: %v + %v %v, want %v + %v %v", x.name, r, a, changed, x.wantReplicas, x.wantAdding, x.changed)
 		}
@@ -71,7 +99,7 @@ func TestNext(t *testing.T) {
 }
 
 // TestRepairEnds: whatever is lost, with copies that succeed the list settles, holds no lost store that could be
-// replaced, keeps its length and never drops a store that is not lost.
+// replaced, has as many as are wanted if there are so many nodes, and never drops a store that is not lost.
 func TestRepairEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var alive, lost string
@@ -88,6 +116,7 @@ func TestRepairEnds(t *testing.T) {
 			all = append(all, string(n))
 		}
 		n := rapid.IntRange(1, len(all)).Draw(t, "replicas")
+		wanted := rapid.IntRange(0, 7).Draw(t, "wanted")
 		s := mq.Segment{ID: 7, Replicas: replicas(rapid.Permutation(all).Draw(t, "order")[:n]...)}
 		healthy := func(list []mq.Replica) (k int) {
 			for _, r := range list {
@@ -99,13 +128,13 @@ func TestRepairEnds(t *testing.T) {
 		}
 		before := healthy(s.Replicas)
 		for step := range 50 {
-			r, a, changed := Next(&s, c)
-			if healthy(r) < healthy(s.Replicas) || len(r) != n {
+			r, a, changed := Next(&s, wanted, c)
+			if healthy(r) < healthy(s.Replicas) || len(r) < n || len(r) > max(n, wanted) {
 				t.Fatalf("from %v to %v", s.Replicas, r)
 			}
 			s.Replicas, s.Adding = r, a
 			if !changed && len(a) == 0 {
-				if want := min(n, len(alive)); before > 0 && healthy(s.Replicas) < want {
+				if want := min(max(n, wanted), len(alive)); before > 0 && healthy(s.Replicas) < want {
 					t.Fatalf("settled with %v of alive %q", s.Replicas, alive)
 				}
 				return
