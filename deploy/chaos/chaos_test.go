@@ -11,6 +11,7 @@ import (
 
 // TestChaos runs faults for -chaos, or the smoke without it, and proves that nothing acknowledged was lost.
 func TestChaos(t *testing.T) {
+	smokesTogether(t)
 	seed := *flags.seed
 	if seed == 0 {
 		seed = uint64(rand.Uint32())

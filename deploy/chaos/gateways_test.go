@@ -32,6 +32,7 @@ var gatewayFaults = []fault{
 // TestGateways adds, kills, freezes and drains gateways at random under a mixed load of pull, server-sent events,
 // WebSockets and webhooks, with shared and assigned groups, for -chaos, or as a smoke without it. Nothing else is harmed.
 func TestGateways(t *testing.T) {
+	smokesTogether(t)
 	seed := *flags.seed
 	if seed == 0 {
 		seed = uint64(rand.Uint32())

@@ -25,6 +25,13 @@ var flags = struct {
 	flag.Int("failovers", 0, "failovers of each kind to measure"),
 }
 
+// smokesTogether runs a test beside the others if it is a smoke: it waits for most of its time. A long run has the machine alone.
+func smokesTogether(t *testing.T) {
+	if *flags.chaos == 0 {
+		t.Parallel()
+	}
+}
+
 // TestMain lets the test binary be each process of the cluster.
 func TestMain(m *testing.M) {
 	child, err := cluster.RunChild(os.Args[1:])

@@ -78,8 +78,8 @@ func newRig(t *testing.T, seed uint64, s setup) *rig {
 		t.Fatal(err)
 	}
 	const topic = "chaos"
-	count := uint32(partitions)
-	if _, err := r.any.CreateTopic(ctx, topic, api.TopicInput{Partitions: &count}); err != nil {
+	count, replicas := uint32(partitions), nodes // by default there are as many replicas as nodes are registered just now
+	if _, err := r.any.CreateTopic(ctx, topic, api.TopicInput{Partitions: &count, Replicas: &replicas}); err != nil {
 		t.Fatalf("making the topic: %v (logs in %s)", err, r.dir)
 	}
 	if r.traffic, err = newTraffic(r.cluster.URLs(), topic, seed, partitions, s.every); err != nil {
@@ -99,8 +99,8 @@ const (
 // beside begins a load with all ways to consume, on a topic of its own.
 func (r *rig) beside(ctx context.Context) {
 	r.t.Helper()
-	count := uint32(sidePartitions)
-	_, err := r.any.CreateTopic(ctx, sideTopic, api.TopicInput{Partitions: &count})
+	count, replicas := uint32(sidePartitions), nodes
+	_, err := r.any.CreateTopic(ctx, sideTopic, api.TopicInput{Partitions: &count, Replicas: &replicas})
 	var side *traffic
 	if err == nil {
 		side, err = newTraffic(r.cluster.URLs(), sideTopic, r.seed+1, sidePartitions, sideEvery)
