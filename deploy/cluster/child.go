@@ -16,6 +16,7 @@ import (
 	"github.com/splashdam/splashdam/coordinator"
 	"github.com/splashdam/splashdam/gateway"
 	"github.com/splashdam/splashdam/lognode"
+	"github.com/splashdam/splashdam/shared/heap"
 	"github.com/splashdam/splashdam/shared/metrics"
 )
 
@@ -61,6 +62,9 @@ func runChild(kind, file, debug, level string, ready io.WriteCloser) error {
 		io.Copy(io.Discard, os.Stdin)
 		stop()
 	}()
+	if kind == nodeKind { // as the node's own main does
+		defer heap.Tend()()
+	}
 	reg := metrics.NewRegistry()
 	listener, err := metrics.Serve(debug, reg, log)
 	if err != nil {

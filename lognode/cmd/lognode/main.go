@@ -14,6 +14,7 @@ import (
 
 	"github.com/splashdam/splashdam/lognode"
 	"github.com/splashdam/splashdam/shared/config"
+	"github.com/splashdam/splashdam/shared/heap"
 	"github.com/splashdam/splashdam/shared/metrics"
 )
 
@@ -38,6 +39,7 @@ func run() error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
+	defer heap.Tend()()
 	reg := metrics.NewRegistry()
 	debug, err := metrics.Serve(cfg.Debug, reg, log)
 	if err != nil {
