@@ -149,8 +149,30 @@ func checkTable(name string) (err error) {
 // `defer recovered(&err)`.
 func recovered(err *error) {
 	if r := recover(); r != nil {
+		if p, ok := r.(callersPanic); ok {
+			panic(p.value)
+		}
 		*err = fmt.Errorf("%w: badger panicked: %v", ErrDamaged, r)
 	}
+}
+
+// callersPanic is a panic of a function that was given to a read. It says nothing about the bytes: it goes on to the caller,
+// through whatever guards the read.
+type callersPanic struct{ value any }
+
+// callback calls a function that was given to a read. A fault of the memory map is the disk's, also in there: such an error
+// knows its address.
+func callback(f func(at mq.Position, data []byte) bool, at mq.Position, data []byte) bool {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }:
+			panic(r)
+		default:
+			panic(callersPanic{r})
+		}
+	}()
+	return f(at, data)
 }
 
 // guarded runs a read over Badger's memory maps: a panic over damaged bytes and a fault of the map (an

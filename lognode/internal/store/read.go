@@ -29,7 +29,8 @@ func (s *Store) EntryAt(id mq.SegmentID, offset uint64) (data []byte, err error)
 }
 
 // Scan gives the entries with At >= from to f, ascending, up to the tail at the time of the call, until f
-// returns false. data is valid during f only and must not be changed. f may read from the store, but must not close it.
+// returns false. data is valid during f only and must not be changed. f may read from the store, but must not close it. A panic
+// in f is the caller's, who gets it.
 func (s *Store) Scan(id mq.SegmentID, from mq.Position, f func(at mq.Position, data []byte) bool) error {
 	info, ok := s.Segment(id)
 	if !ok {
@@ -46,7 +47,7 @@ func (s *Store) Scan(id mq.SegmentID, from mq.Position, f func(at mq.Position, d
 				return nil, errors.Join(err, errStop)
 			}
 			err = walkPart(p, id, from, func(e *mq.Entry, data []byte) error {
-				if !e.At.Before(until) || !f(e.At, data) {
+				if !e.At.Before(until) || !callback(f, e.At, data) {
 					return errStop
 				}
 				from = e.Next()
@@ -78,7 +79,7 @@ func (s *Store) ScanBack(id mq.SegmentID, before mq.Position, f func(at mq.Posit
 			}
 			return p, walkPartBack(p, id, before, func(e *mq.Entry, data []byte) error {
 				before = e.At
-				if !f(e.At, data) {
+				if !callback(f, e.At, data) {
 					return errStop
 				}
 				return nil

@@ -247,3 +247,40 @@ func TestReadersBesideTheJanitor(t *testing.T) {
 	}
 	a.mustHold(t, s, want)
 }
+
+// A panic in a function that reads is its own fault: it comes out as it was thrown, and the copy is as good as before.
+func TestPanicInACallbackIsTheCallers(t *testing.T) {
+	s := mustOpen(t, testConfig(t.TempDir()))
+	mustCreate(t, s, 1)
+	j := newJournal(1)
+	mustAppend(t, s, j.next(2, 100), j.next(1, 100))
+	scan := map[string]func(f func(mq.Position, []byte) bool) error{
+		"forward":  func(f func(mq.Position, []byte) bool) error { return s.Scan(1, mq.Position{}, f) },
+		"backward": func(f func(mq.Position, []byte) bool) error { return s.ScanBack(1, j.at, f) },
+	}
+	cause := errors.New("a fault of the caller")
+	for name, scan := range scan {
+		for _, thrown := range []any{cause, "text", nil} {
+			func() {
+				defer func() {
+					r := recover()
+					if _, isNil := r.(interface{ RuntimeError() }); thrown == nil && !isNil || thrown != nil && r != thrown {
+						t.Errorf("%s: %v was thrown, and %v came out", name, thrown, r)
+					}
+				}()
+				err := scan(func(mq.Position, []byte) bool {
+					if thrown == nil {
+						return (*journal)(nil).id == 0
+					}
+					panic(thrown)
+				})
+				t.Errorf("%s: the panic ended as %v", name, err)
+			}()
+			if info, _ := s.Segment(1); info.Damaged {
+				t.Fatalf("%s: a panic with %v has damaged the copy", name, thrown)
+			}
+		}
+	}
+	j.mustHold(t, s, 2)
+	mustClose(t, s) // nobody is left reading
+}
