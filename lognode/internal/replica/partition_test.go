@@ -224,7 +224,7 @@ func TestReadByOffsetAndTime(t *testing.T) {
 	if d.Next != 3 || len(d.Chunks) != 1 || d.Chunks[0].First != 2 {
 		t.Fatalf("after the first batch: %+v", d)
 	}
-	d = read(frame.Read{From: frame.Place{Where: frame.AtTime, Value: uint64(b.Stamp + 1)}, To: latest, Limit: 10}) // museum 10
+	d = read(frame.Read{From: frame.Place{Where: frame.AtTime, Value: uint64(b.Stamp + 1)}, To: latest, Limit: 10})
 	if d.Next != 3 || len(d.Chunks) != 0 {
 		t.Fatalf("after everything: %+v", d)
 	}
