@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"time"
 
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -39,15 +40,38 @@ func (k *controller) topics(ctx context.Context) {
 			k.log.Warn("making partitions; it will be tried again", "topic", t.Name, "err", err)
 		}
 	}
+	var old []meta.Topic
 	for _, t := range k.view.DeletedTopics() {
 		delete(k.made, t.ID)
 		if _, any := k.view.Head(mq.PartitionID{Topic: t.ID}); !any && len(k.view.Groups(t.ID)) == 0 {
+			if time.Since(t.DeletedAt) > foldAfter {
+				old = append(old, t)
+			}
 			continue
 		}
 		if err := k.store.ForgetTopic(ctx, t.ID); err != nil && ctx.Err() == nil {
 			k.again = true
 			k.log.Warn("removing the keys of a deleted topic; it will be tried again", "topic", t.Name, "err", err)
 		}
+	}
+	k.fold(ctx, old)
+}
+
+// foldAfter is how long a deleted topic has a tombstone of its own, which those who write something of the topic look at: much
+// longer than any of them can be under way.
+const foldAfter = time.Hour
+
+// fold moves the tombstones of topics that were deleted long ago into one key, a few at a time.
+func (k *controller) fold(ctx context.Context, old []meta.Topic) {
+	if len(old) == 0 {
+		return
+	}
+	n, err := k.store.FoldTombstones(ctx, old)
+	if err != nil && ctx.Err() == nil {
+		k.log.Warn("folding the tombstones of deleted topics; it will be tried again", "err", err)
+	}
+	if n > 0 && n < len(old) {
+		k.again = true
 	}
 }
 

@@ -148,7 +148,7 @@ func (f *inventories) plan() (*meta.Restored, *api.RebuildAnswer, error) {
 	a := &api.RebuildAnswer{Nodes: f.nodes}
 	last := func(kind meta.Kind, id uint64) { r.Last[kind] = max(r.Last[kind], id+idMargin) }
 	topics := map[mq.TopicID]meta.Topic{}
-	deleted := map[mq.TopicID]bool{}
+	var deleted []meta.TopicSet
 	if f.mirror != nil {
 		a.ConfigurationOf = &f.mirror.At
 		r.Keys = f.mirror.Keys
@@ -163,9 +163,9 @@ func (f *inventories) plan() (*meta.Restored, *api.RebuildAnswer, error) {
 					a.Groups++
 				}
 			}
-			if id, ok := meta.TombstoneOf(kv); ok {
-				deleted[id] = true
-				last(meta.TopicIDs, uint64(id))
+			if set, ok := meta.TombstonesOf(kv); ok {
+				deleted = append(deleted, set)
+				last(meta.TopicIDs, uint64(set.Last()))
 			}
 		}
 		for _, h := range f.mirror.Heads {
@@ -180,7 +180,7 @@ func (f *inventories) plan() (*meta.Restored, *api.RebuildAnswer, error) {
 	unknown := map[mq.TopicID]uint32{}
 	for _, c := range rebuild.Chains(f.holdings, f.named, known) {
 		p := c.Head.Partition
-		if deleted[p.Topic] {
+		if slices.ContainsFunc(deleted, func(s meta.TopicSet) bool { return s.Has(p.Topic) }) {
 			continue
 		}
 		if _, ok := topics[p.Topic]; !ok {

@@ -82,7 +82,7 @@ const (
 // tidied is what the last look through everything saw.
 type tidied struct {
 	unnamed  map[mq.SegmentID]time.Time // segments that etcd does not name, since when or since it was asked
-	deleted  int                        // deleted topics; their number only rises
+	deleted  int64                      // deleted topics; their number only rises
 	settings int64                      // the newest revision of a topic
 	again    time.Time
 }
@@ -104,9 +104,9 @@ func (n *Node) tidy() {
 }
 
 func (n *Node) tidyOnce(was *tidied, now time.Time) {
-	deleted := n.view.DeletedTopics()
-	if len(deleted) != was.deleted || len(was.unnamed) > 0 || !now.Before(was.again) {
-		was.deleted, was.again = len(deleted), now.Add(tidyAll)
+	deleted := n.view.Deletions()
+	if deleted.Count() != was.deleted || len(was.unnamed) > 0 || !now.Before(was.again) {
+		was.deleted, was.again = deleted.Count(), now.Add(tidyAll)
 		if !n.dropDeleted(deleted) {
 			was.again = now // again with the next tick
 		}
@@ -127,22 +127,18 @@ func (n *Node) tidyOnce(was *tidied, now time.Time) {
 }
 
 // dropDeleted is false if something is still to be removed.
-func (n *Node) dropDeleted(topics []meta.Topic) bool {
-	if len(topics) == 0 {
+func (n *Node) dropDeleted(deleted meta.Deletions) bool {
+	if deleted.Count() == 0 {
 		return true
-	}
-	deleted := map[mq.TopicID]bool{}
-	for _, t := range topics {
-		deleted[t.ID] = true
 	}
 	var ids []mq.SegmentID
 	for _, info := range n.store.Segments() {
-		if deleted[info.Segment.Partition.Topic] {
+		if deleted.Has(info.Segment.Partition.Topic) {
 			ids = append(ids, info.Segment.ID)
 		}
 	}
 	for _, p := range n.all() {
-		if deleted[p.ID().Topic] {
+		if deleted.Has(p.ID().Topic) {
 			n.mu.Lock()
 			delete(n.partitions, p.ID())
 			n.mu.Unlock()

@@ -68,7 +68,7 @@ func (n *Node) toMirror() (m mirrored) {
 			m.revision = max(m.revision, g.Revision)
 		}
 	}
-	m.deleted = int64(len(n.view.DeletedTopics()))
+	m.deleted = n.view.Deletions().Count()
 	return m
 }
 

@@ -106,6 +106,9 @@ func (d *data) deletedKind() *kind {
 	return &kind{
 		prefix: prefixDeleted,
 		set: func(rest string, value []byte, revision int64) error {
+			if prefixDeleted+rest == keyFolded {
+				return d.setFolded(value)
+			}
 			var t Topic
 			if err := json.Unmarshal(value, &t); err != nil {
 				return err
@@ -114,11 +117,28 @@ func (d *data) deletedKind() *kind {
 				return fmt.Errorf("it is of topic %d", t.ID)
 			}
 			t.Deleted, t.Revision = true, revision
-			d.deleted[t.ID] = t
+			if !d.folded.Has(t.ID) {
+				d.deleted[t.ID] = t
+			}
 			return nil
 		},
-		unset: func(string) {}, // a tombstone stays
+		unset: func(string) {}, // a tombstone stays; when it is folded, setFolded says so
 	}
+}
+
+// setFolded takes over the tombstones that have no key of their own any more.
+func (d *data) setFolded(value []byte) error {
+	var set TopicSet
+	if err := json.Unmarshal(value, &set); err != nil {
+		return err
+	}
+	d.folded = set
+	for id := range d.deleted {
+		if set.Has(id) {
+			delete(d.deleted, id)
+		}
+	}
+	return nil
 }
 
 func (d *data) headKind() *kind {

@@ -78,8 +78,9 @@ type Topic struct {
 	// Route rises whenever the mapping of keys to partitions changes.
 	Route   uint64    `json:"route"`
 	Created time.Time `json:"created"`
-	// Deleted: the topic is gone for users; nodes remove what they hold of its id.
-	Deleted bool `json:"deleted,omitempty"`
+	// Deleted: the topic is gone for users, since DeletedAt; nodes remove what they hold of its id.
+	Deleted   bool      `json:"deleted,omitempty"`
+	DeletedAt time.Time `json:"deleted_at,omitzero"`
 	// Revision is the key's ModRevision when this value was read (ETag, If-Match); not stored.
 	Revision int64 `json:"-"`
 }

@@ -246,9 +246,9 @@ func GroupOf(kv KV) (Group, bool) {
 	return g, g.ID != 0
 }
 
-// TombstoneOf reads the id of a deleted topic off its tombstone; false if the key is none.
-func TombstoneOf(kv KV) (mq.TopicID, bool) {
-	id, ok := strings.CutPrefix(kv.Key, prefixDeleted)
+// tombstoneID reads the id of a deleted topic off the key of its tombstone.
+func tombstoneID(key string) (mq.TopicID, bool) {
+	id, ok := strings.CutPrefix(key, prefixDeleted)
 	n, err := strconv.ParseUint(id, 10, 64)
 	return mq.TopicID(n), ok && err == nil
 }

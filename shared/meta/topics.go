@@ -143,8 +143,9 @@ func (s *Store) UpdateTopic(ctx context.Context, name string, ifRevision int64, 
 	return Topic{}, mqerr.New(mqerr.MetadataUnavailable, "updating topic %q: no try in %d came through", name, maxSwaps)
 }
 
-// DeleteTopic marks a topic as deleted and leaves a tombstone under its id, for ever: nodes remove what they
-// hold of it, the controller removes its keys. ifRevision as in UpdateTopic.
+// DeleteTopic marks a topic as deleted and leaves a tombstone under its id: nodes remove what they
+// hold of it, the controller removes its keys. That it was deleted is known for ever (FoldTombstones): a node may have been
+// away for as long, and a missing key proves nothing. ifRevision as in UpdateTopic.
 func (s *Store) DeleteTopic(ctx context.Context, name string, ifRevision int64) error {
 	key := topicKey(name)
 	for try := range maxSwaps {
@@ -161,7 +162,7 @@ func (s *Store) DeleteTopic(ctx context.Context, name string, ifRevision int64) 
 		if ifRevision != 0 && ifRevision != have.Revision {
 			return mqerr.New(mqerr.PreconditionFailed, "topic %q is at revision %d, not %d", name, have.Revision, ifRevision)
 		}
-		have.Deleted = true
+		have.Deleted, have.DeletedAt = true, time.Now().UTC()
 		value, err := encode(have)
 		if err != nil {
 			return err

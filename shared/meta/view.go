@@ -42,7 +42,8 @@ type data struct {
 	forces       map[string]Force
 	topics       map[string]Topic
 	topicNames   map[mq.TopicID]string
-	deleted      map[mq.TopicID]Topic
+	deleted      map[mq.TopicID]Topic // those with a tombstone of their own
+	folded       TopicSet             // and those without
 	heads        map[mq.PartitionID]mq.Head
 	feeds        map[*HeadFeed]struct{}
 	groups       map[groupRef]Group
@@ -158,12 +159,15 @@ func (v *View) Topic(name string) (Topic, bool) {
 	return t, ok && !t.Deleted
 }
 
-// TopicByID finds a topic by id, a deleted one too: look at Deleted.
+// TopicByID finds a topic by id, a deleted one too: look at Deleted. Of one that was deleted long ago nothing else is known.
 func (v *View) TopicByID(id mq.TopicID) (Topic, bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	if t, ok := v.data.deleted[id]; ok {
 		return t, true
+	}
+	if v.data.folded.Has(id) {
+		return Topic{ID: id, Deleted: true}, true
 	}
 	name, ok := v.data.topicNames[id]
 	if !ok {
@@ -186,7 +190,7 @@ func (v *View) Topics() []Topic {
 	return out
 }
 
-// DeletedTopics are the tombstones of deleted topics, in no order.
+// DeletedTopics are the tombstones of topics that were deleted not long ago, in no order; Deletions knows of all.
 func (v *View) DeletedTopics() []Topic {
 	return read(v, func(d *data) []Topic { return values(d.deleted) })
 }

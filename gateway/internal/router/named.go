@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
@@ -32,7 +33,15 @@ func (r *Router) Named(p mq.PartitionID, err error) error {
 // name is a partition as its users know it.
 func (r *Router) name(p mq.PartitionID) string {
 	if t, ok := r.cfg.View.TopicByID(p.Topic); ok {
-		return fmt.Sprintf("partition %d of topic %s", p.Number, t.Name)
+		return fmt.Sprintf("partition %d of %s", p.Number, topicName(&t))
 	}
 	return fmt.Sprintf("partition %d of topic number %d, which is not known here yet", p.Number, p.Topic)
+}
+
+// topicName is a topic as its users know it; of one that was deleted long ago the name is forgotten.
+func topicName(t *meta.Topic) string {
+	if t.Name == "" {
+		return fmt.Sprintf("topic number %d", t.ID)
+	}
+	return "topic " + t.Name
 }

@@ -257,7 +257,7 @@ func (r *Router) Led(p mq.PartitionID) bool {
 
 func (r *Router) leader(p mq.PartitionID) (name, addr string, err error) {
 	if t, ok := r.cfg.View.TopicByID(p.Topic); ok && t.Deleted {
-		return "", "", mqerr.New(mqerr.TopicNotFound, "topic %s was deleted", t.Name)
+		return "", "", mqerr.New(mqerr.TopicNotFound, "%s was deleted", topicName(&t))
 	}
 	h, ok := r.cfg.View.Head(p)
 	if !ok || h.Open == nil {
