@@ -60,6 +60,7 @@ func (c *cluster) shares(g meta.Group, want map[string]int) meta.Assignment {
 }
 
 func TestMembersComeAndGo(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 0, startAll(t, configs(t, 1)...)...)
 	g := c.assignedGroup(4, mq.ModeAssigned)
 	c.join(g, "b", time.Minute)
@@ -95,6 +96,7 @@ func TestMembersComeAndGo(t *testing.T) {
 }
 
 func TestGatewaysAreTheMembersOfGroupsThatPush(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 0, startAll(t, configs(t, 1)...)...)
 	g := c.assignedGroup(5, mq.ModePush)
 	enter := func(name string) (*meta.Registration, net.Listener) {
@@ -141,6 +143,7 @@ func knocked(t *testing.T, l net.Listener) {
 }
 
 func TestWithoutProofGatewaysCountAsThere(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -171,6 +174,7 @@ func TestWithoutProofGatewaysCountAsThere(t *testing.T) {
 
 // Knocks go the way that the configuration says, like all else between components: a cut link is seen by them, and proves nothing.
 func TestKnocksAreDialled(t *testing.T) {
+	t.Parallel()
 	calls, cut := 0, false
 	k := newKnocker(func(ctx context.Context, _ string) (net.Conn, error) {
 		calls++
@@ -193,6 +197,7 @@ func TestKnocksAreDialled(t *testing.T) {
 }
 
 func TestPartitionsThatAreAddedGetOwners(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 0, startAll(t, configs(t, 1)...)...)
 	g := c.assignedGroup(2, mq.ModeAssigned)
 	c.join(g, "a", time.Minute)
@@ -206,6 +211,7 @@ func TestPartitionsThatAreAddedGetOwners(t *testing.T) {
 
 // The bounds of a group: 200 members of 1,000 partitions. How long it takes is logged, not judged.
 func TestLargeGroupSettles(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 0, startAll(t, configs(t, 1)...)...)
 	g := c.assignedGroup(1000, mq.ModeAssigned)
 	want := map[string]int{}

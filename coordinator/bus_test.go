@@ -26,6 +26,7 @@ func (c *cluster) bus(name string) *bus.Bus {
 // TestWakesReachOthers: wake-ups of one topic reach its subscribers only, whichever way they were gathered, and the
 // last one to unsubscribe ends it.
 func TestWakesReachOthers(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 0, startAll(t, configs(t, 1)...)...)
 	gateway, node := c.bus("gateway"), c.bus("node")
 	type wake struct {
@@ -80,6 +81,7 @@ func TestWakesReachOthers(t *testing.T) {
 
 // TestBusOutlivesItsServer: the coordinator restarts; the same subscription works again.
 func TestBusOutlivesItsServer(t *testing.T) {
+	t.Parallel()
 	cfgs := configs(t, 1)
 	first := startAll(t, cfgs...)[0]
 	c := newCluster(t, 0, first)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/ports"
 )
 
 // patience bounds every wait of these tests; it is no expectation of speed.
@@ -26,17 +26,21 @@ func testLog(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: level}))
 }
 
-// freeAddrs finds n addresses of this machine that nobody listens on.
+// freeAddrs finds n addresses of this machine that are the test's own.
 func freeAddrs(t testing.TB, n int) []string {
 	t.Helper()
-	out := make([]string, n)
+	block, err := ports.Take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { block.Release() })
+	out, taken := make([]string, n), map[int]bool{}
 	for i := range out {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		p, err := block.Choose(taken)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
-		out[i] = l.Addr().String()
+		out[i], taken[p] = fmt.Sprint("127.0.0.1:", p), true
 	}
 	return out
 }
@@ -128,8 +132,9 @@ func newCluster(t testing.TB, n int, coordinators ...*Coordinator) *cluster {
 		defer close(done)
 		c.view.Run(run)
 	}()
-	for i := range n {
+	for i, addr := range freeAddrs(t, n) {
 		node := newFakeNode(t, fmt.Sprintf("node-%d", i+1), mq.StoreID(strings.Repeat(fmt.Sprint(i+1), 32)))
+		node.addr = addr
 		node.start(c.store)
 		c.nodes[node.store] = node
 	}

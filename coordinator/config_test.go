@@ -106,6 +106,7 @@ func TestBookSeesStorms(t *testing.T) {
 }
 
 func TestMetricsAreClean(t *testing.T) {
+	t.Parallel()
 	reg := prometheus.NewRegistry()
 	f, err := newFigures(reg)
 	if err != nil {

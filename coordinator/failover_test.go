@@ -11,6 +11,7 @@ import (
 func at(offset uint64) mq.Position { return mq.Position{Offset: offset} }
 
 func TestFirstSegments(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, startAll(t, configs(t, 1)...)...)
 	topic := c.topic("orders", 60)
 	leads := map[mq.StoreID]int{}
@@ -38,6 +39,7 @@ func TestFirstSegments(t *testing.T) {
 }
 
 func TestRestartedLeaderIsSealed(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, startAll(t, configs(t, 1)...)...)
 	p := mq.PartitionID{Topic: c.topic("orders", 1).ID}
 	first := *c.head(p).Open
@@ -62,6 +64,7 @@ func TestRestartedLeaderIsSealed(t *testing.T) {
 }
 
 func TestKilledLeaderFailsOver(t *testing.T) {
+	t.Parallel()
 	for name, poked := range map[string]bool{"poke": true, "lease": false} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, 3, startAll(t, configs(t, 1)...)...)
@@ -102,6 +105,7 @@ func TestKilledLeaderFailsOver(t *testing.T) {
 
 // TestMuseum17ServingLeaderIsLeftAlone: a lease that ended is no proof.
 func TestMuseum17ServingLeaderIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, startAll(t, configs(t, 1)...)...)
 	p := mq.PartitionID{Topic: c.topic("orders", 1).ID}
 	first := *c.head(p).Open
@@ -124,6 +128,7 @@ func TestMuseum17ServingLeaderIsLeftAlone(t *testing.T) {
 }
 
 func TestReportsSeal(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, startAll(t, configs(t, 1)...)...)
 	p := mq.PartitionID{Topic: c.topic("orders", 1).ID}
 	first := *c.head(p).Open

@@ -12,6 +12,7 @@ import (
 
 // A node that gets no new segments is no reason to open one with more replicas: there would be one after the other.
 func TestNodesToAvoidReplaceNobody(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		name  string
 		node  func(*meta.Node)

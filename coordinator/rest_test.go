@@ -12,6 +12,7 @@ import (
 // TestControllerRestsWhileNothingChanges: it looks again for each of the reasons that there are, and after a while for none:
 // what it may have missed waits no longer than that.
 func TestControllerRestsWhileNothingChanges(t *testing.T) {
+	t.Parallel()
 	now := time.Unix(1000, 0)
 	view := meta.NewView(nil, testLog(t))
 	calm := looked{at: now, version: view.Version(), suspect: map[mq.StoreID]bool{"a": true}, due: now.Add(time.Second).UnixNano()}

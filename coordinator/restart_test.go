@@ -31,6 +31,7 @@ func (c *cluster) topicWith(n int, name string) meta.Topic {
 
 // TestRestartOfEverything: one node, one coordinator, both restarted; the chain goes on where it was.
 func TestRestartOfEverything(t *testing.T) {
+	t.Parallel()
 	cfgs := configs(t, 1)
 	coordinator := startAll(t, cfgs...)[0]
 	c := newCluster(t, 1, coordinator)
@@ -60,6 +61,7 @@ func TestRestartOfEverything(t *testing.T) {
 
 // TestThreeCoordinators: the one that leads stops; another one takes over and fails a leader over.
 func TestThreeCoordinators(t *testing.T) {
+	t.Parallel()
 	coordinators := startAll(t, configs(t, 3)...)
 	c := newCluster(t, 3, coordinators...)
 	p := mq.PartitionID{Topic: c.topic("orders", 1).ID}
@@ -82,6 +84,7 @@ func TestThreeCoordinators(t *testing.T) {
 }
 
 func TestDeletedTopicLosesItsKeys(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, startAll(t, configs(t, 1)...)...)
 	topic := c.topic("orders", 5)
 	if _, err := c.store.CreateGroup(c.ctx, topic.ID, "g", mq.DefaultGroupSettings()); err != nil {
@@ -102,6 +105,7 @@ func TestDeletedTopicLosesItsKeys(t *testing.T) {
 
 // TestRefusingNodeIsPassedOver: a node that can't make segments is left out, and no id is used twice.
 func TestRefusingNodeIsPassedOver(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, startAll(t, configs(t, 1)...)...)
 	var bad *fakeNode
 	for _, n := range c.nodes {

@@ -14,6 +14,7 @@ import (
 
 // When the leases of all members ended the assignment stays, and who comes back soon finds it as it was: nothing moves.
 func TestMembersThatAllComeBackKeepTheirPartitions(t *testing.T) {
+	t.Parallel()
 	all := startAll(t, configs(t, 1)...)
 	c := newCluster(t, 0, all...)
 	etcd := v3client.New(all[0].etcd.server.Server)
@@ -58,6 +59,7 @@ func TestMembersThatAllComeBackKeepTheirPartitions(t *testing.T) {
 }
 
 func TestReunion(t *testing.T) {
+	t.Parallel()
 	const written = 100 // the revision of the assignment
 	two := &meta.Assignment{Group: 1, Revision: written, Members: []meta.AssignedMember{{Name: "a", Partitions: []uint32{0}},
 		{Name: "b", Partitions: []uint32{1}}, {Name: "idle"}}}

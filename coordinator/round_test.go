@@ -91,6 +91,7 @@ func fakeTargets(f *fakeChains, n uint32) (out []seal.Target) {
 // TestMuseum16UnknownOpeningIsReadAgain: the transaction timed out; whether it was carried out is read, and it is not
 // sent twice.
 func TestMuseum16UnknownOpeningIsReadAgain(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		carried bool
 		want    seal.Result
@@ -114,6 +115,7 @@ func TestMuseum16UnknownOpeningIsReadAgain(t *testing.T) {
 
 // TestChangedHeadStopsOnlyItself: one head of many was changed by another controller.
 func TestChangedHeadStopsOnlyItself(t *testing.T) {
+	t.Parallel()
 	f := &fakeChains{t: t}
 	targets := fakeTargets(f, 90)
 	other := targets[7].Head

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/splashdam/splashdam/shared/ports"
 )
 
 // layout is where everything listens. The ports between tiers are chosen at the first start and kept in
@@ -17,10 +19,10 @@ import (
 type layout struct {
 	Coordinators int            `json:"coordinators"`
 	Nodes        int            `json:"nodes"`
-	Block        int            `json:"block"` // the first port of those that are its own, see portBlock
+	Block        int            `json:"block"` // the first port of those that are its own, see ports.Block
 	Ports        map[string]int `json:"ports"` // "node-1", "coordinator-1/etcd", ...
 
-	block    *portBlock
+	block    *ports.Block
 	gateways []string // host:port of each gateway in this run
 }
 
@@ -53,11 +55,11 @@ func loadLayout(o Options) (*layout, error) {
 // takePorts takes the block and chooses the ports in it that are not chosen yet, and keeps them in the file.
 func (l *layout) takePorts(o Options, file string) (err error) {
 	if l.Block != 0 {
-		l.block = retakeBlock(l.Block)
-	} else if l.block, err = takeBlock(); err != nil {
+		l.block = ports.Retake(l.Block)
+	} else if l.block, err = ports.Take(); err != nil {
 		return err
 	}
-	l.Block = l.block.first
+	l.Block = l.block.First()
 	if err := l.choosePorts(o); err != nil {
 		return err
 	}
@@ -73,7 +75,7 @@ func (l *layout) release() error {
 	if l.block == nil {
 		return nil
 	}
-	return l.block.release()
+	return l.block.Release()
 }
 
 func (l *layout) choosePorts(o Options) error {
@@ -103,7 +105,7 @@ func (l *layout) choosePorts(o Options) error {
 		if l.Ports[name] != 0 {
 			continue
 		}
-		p, err := l.block.choose(taken)
+		p, err := l.block.Choose(taken)
 		if err != nil {
 			return err
 		}

@@ -79,29 +79,6 @@ func TestLayoutPortsAreItsOwn(t *testing.T) {
 	}
 }
 
-// What another program listens on is nobody's port; a directory whose block is in use keeps its ports all the same.
-func TestLayoutBlock(t *testing.T) {
-	b, err := takeBlock()
-	must(t, err)
-	defer b.release()
-	foreign, err := listenOn(b.first + 1)
-	must(t, err)
-	defer foreign.Close()
-	if p, err := b.choose(map[int]bool{b.first + 2: true}); err != nil || p <= b.first+2 || p >= b.first+blockSize {
-		t.Errorf("chose %d, %v in the block at %d", p, err, b.first)
-	}
-	if again := retakeBlock(b.first); again.guard != nil || again.first != b.first {
-		t.Errorf("a block was taken twice: %+v", again)
-	}
-	full := map[int]bool{}
-	for p := b.first; p < b.first+blockSize; p++ {
-		full[p] = true
-	}
-	if p, err := b.choose(full); err == nil {
-		t.Errorf("chose %d of a full block", p)
-	}
-}
-
 func TestLayoutRefusesWhatCannotBe(t *testing.T) {
 	dir := t.TempDir()
 	l, err := loadLayout(Options{Dir: dir, Coordinators: 1, Nodes: 3, Gateways: 1})
