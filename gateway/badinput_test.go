@@ -43,6 +43,7 @@ func (e *env) stored() (n uint64) {
 }
 
 func TestBadNames(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	for _, name := range []string{"..", "%2e%2e", "..%2F..%2Fx", ".hidden", "-x", "%C3%A9", "a%20b", "a%00", strings.Repeat("a", 300), "a%2Fb", "a%", "%"} {
 		for _, path := range []string{"/v1/topics/" + name + "/messages", "/v1/topics/" + name + "/messages/batch",
@@ -79,6 +80,7 @@ func (e *env) raw(request string) (status int, body string) {
 }
 
 func TestBadPublishes(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t, func(c *Config) { c.MaxBodyBytes = 1 << 20 })
 	e.topic("t", onePartition)
 	const single, batch = "/v1/topics/t/messages", "/v1/topics/t/messages/batch"
@@ -139,6 +141,7 @@ func TestBadPublishes(t *testing.T) {
 
 // More than 64 headers of a message, each within its own limit.
 func TestTooManyHeaders(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	var headers []string
@@ -155,6 +158,7 @@ func TestTooManyHeaders(t *testing.T) {
 
 // A body over the limit leaves the connection usable.
 func TestConnectionLivesAfterTooLarge(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition, func(s *mq.TopicSettings) { s.MaxMessageBytes = 10 })
 	conn, err := net.Dial("tcp", strings.TrimPrefix(e.g.URL(), "http://"))
@@ -174,6 +178,7 @@ func TestConnectionLivesAfterTooLarge(t *testing.T) {
 }
 
 func TestPackedBodies(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	z, err := zstd.NewWriter(nil)
@@ -193,6 +198,7 @@ func TestPackedBodies(t *testing.T) {
 
 // A client that sends its headers or its body a byte at a time loses its connection.
 func TestSlowLoris(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t, func(c *Config) { c.HeaderTimeout, c.BodyTimeout = 200*time.Millisecond, 200*time.Millisecond })
 	e.topic("t", onePartition)
 	for _, begin := range []string{"POST /v1/topics/t/messages HTTP/1.1\r\nHost: x\r\nX-A", "POST /v1/topics/t/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nab"} {
@@ -213,6 +219,7 @@ func TestSlowLoris(t *testing.T) {
 }
 
 func TestRequestIDs(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	for sent, echoed := range map[string]bool{"abc-1": true, "": false, strings.Repeat("x", 129): false, "a b": false, "a\"b": false, "é": false} {
 		a := e.post("/v1/ack", "nonsense", "X-Request-Id", sent)

@@ -13,6 +13,7 @@ import (
 )
 
 func TestTraceClusterAndHealth(t *testing.T) {
+	t.Parallel()
 	h := startHarness(t)
 	id := h.topic("traced", `{"partitions":2}`)
 	t.Run("trace", func(t *testing.T) { testTrace(t, h, id) })

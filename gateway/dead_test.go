@@ -30,6 +30,7 @@ func (n *fakeNode) DeadLetters(_ context.Context, r *mqpb.DeadLettersRequest) (*
 }
 
 func TestRedriveCountsWhatLeadersMoved(t *testing.T) {
+	t.Parallel()
 	h := startHarness(t)
 	id := h.topic("orders", `{"partitions":3}`)
 	const path = "/v1/topics/orders/groups/g"
@@ -93,6 +94,7 @@ func TestRedriveCountsWhatLeadersMoved(t *testing.T) {
 
 // What is said and empty is a mistake of the caller: it must not choose everything.
 func TestEmptyDeadFilterIsRefused(t *testing.T) {
+	t.Parallel()
 	h := startHarness(t)
 	h.topic("orders", `{"partitions":1}`)
 	const path = "/v1/topics/orders/groups/billing"

@@ -11,6 +11,7 @@ import (
 
 // A gateway that stops ends the reads that wait: a long poll answers with nothing, streams end whole.
 func TestStopEndsReadsThatWait(t *testing.T) {
+	t.Parallel()
 	h := startHarness(t)
 	h.topic("quiet", `{"partitions":1}`)
 	waiting := make(chan struct{})

@@ -13,6 +13,7 @@ import (
 )
 
 func TestGroups(t *testing.T) {
+	t.Parallel()
 	h := startHarness(t)
 	id := h.topic("orders", `{"partitions":3,"group_defaults":{"lease":"7s"}}`)
 	t.Run("life", func(t *testing.T) { testGroupLife(t, h, id) })

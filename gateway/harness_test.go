@@ -6,18 +6,13 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.etcd.io/etcd/server/v3/embed"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
-	"go.uber.org/zap"
 
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/meta"
@@ -39,9 +34,14 @@ func startHarness(t *testing.T, options ...func(*Config)) *harness {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	h := &harness{t: t, node: startFakeNode(t)}
-	endpoint := h.startEtcd(log)
+	endpoint := startEtcd(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	var err error
+	if h.store, err = meta.Connect(ctx, []string{endpoint}, log); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.store.Close() })
 	if _, err := h.store.EnsureCluster(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -70,38 +70,6 @@ func startHarness(t *testing.T, options ...func(*Config)) *harness {
 		}
 	})
 	return h
-}
-
-func (h *harness) startEtcd(log *slog.Logger) (endpoint string) {
-	free := func() string {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		defer func() { _ = ln.Close() }()
-		return ln.Addr().String()
-	}
-	c := embed.NewConfig()
-	c.Dir = h.t.TempDir()
-	peer, client := url.URL{Scheme: "http", Host: free()}, url.URL{Scheme: "http", Host: free()}
-	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
-	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
-	c.InitialCluster = c.Name + "=" + peer.String()
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	c.UnsafeNoFsync = true // what this etcd holds ends with the test
-	server, err := embed.StartEtcd(c)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	<-server.Server.ReadyNotify()
-	in := v3client.New(server.Server)
-	h.store = meta.New(in, log)
-	h.t.Cleanup(func() {
-		_ = in.Close()
-		server.Server.HardStop()
-		server.Close()
-	})
-	return client.Host
 }
 
 // control makes the partitions of topics and opens a segment of each on the fake node. Topics whose name

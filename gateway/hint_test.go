@@ -12,6 +12,7 @@ import (
 
 // The old leader knows who leads now, and etcd has not told this gateway yet: the member that it watches may hang.
 func TestPublishGoesWhereTheOldLeaderSends(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	next := startLeader(t, e.view.Secret)

@@ -22,6 +22,7 @@ import (
 
 // A name is unescaped once: %2541 is not A.
 func TestNamesAreUnescapedOnce(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("A", onePartition)
 	if status, body := e.raw("POST /v1/topics/%2541/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx"); status != 400 {
@@ -40,6 +41,7 @@ func TestNamesAreUnescapedOnce(t *testing.T) {
 
 // What is not surely meant is not passed over, least of all beside a delete.
 func TestBadQueries(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	for query, pointer := range map[string]string{"dry_run=true;x=1": "query", "dry_run=true&%zz": "query", "dry_run=%zz": "query",
@@ -61,6 +63,7 @@ func TestBadQueries(t *testing.T) {
 // What is said and empty is mostly a variable that somebody forgot to set, or a list in which a program found nothing:
 // it does not become all partitions, all messages or the default.
 func TestEmptyIsNotAll(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	for _, c := range []struct{ method, path, body, named string }{
@@ -110,6 +113,7 @@ func TestOpenAPIDescribesTheQueries(t *testing.T) {
 // A refused body of any size is read to its end: a client that sends all before it reads gets the answer, and the
 // connection is usable.
 func TestConnectionLivesAfterRefusals(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(e.g.URL(), "http://"))
@@ -139,6 +143,7 @@ func TestConnectionLivesAfterRefusals(t *testing.T) {
 }
 
 func TestContentEncodings(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	twice := gzipped(t, 1, string(gzipped(t, 1, "hello")))
@@ -155,6 +160,7 @@ func TestContentEncodings(t *testing.T) {
 
 // A client that wants to be told to go on before it sends lines is told.
 func TestStreamContinues(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(e.g.URL(), "http://"))
@@ -183,6 +189,7 @@ func TestStreamContinues(t *testing.T) {
 
 // What HTTP can't carry arrives all the same, marked, and adds no header.
 func TestRawAnswersKeepHeaders(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	want := map[string]string{"a": "x\r\nInjected: 1", "b": "\x00\x7f", "c": " 100% ", "d": "100%", "e": "é"}
@@ -214,6 +221,7 @@ func TestRawAnswersKeepHeaders(t *testing.T) {
 
 // What is given twice, or in numbers beyond the limit, is refused before anything is settled.
 func TestBadSettles(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	for body, pointer := range map[string]string{
 		`{"nack":[{"receipt":"x","receipt":"y"}]}`:                          "/nack/0/receipt",
@@ -259,6 +267,7 @@ func TestBadItems(t *testing.T) {
 
 // A topic that is deleted under a stream and under a read is not there any more; nobody waits for its leader.
 func TestDeletedUnderway(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t, func(c *Config) { c.RequestTimeout = time.Hour })
 	id := e.topic("t", onePartition).ID
 	s := e.lines(t, "t")
@@ -281,6 +290,7 @@ func TestDeletedUnderway(t *testing.T) {
 
 // Times that can't be told as nanoseconds since 1970 would be other times.
 func TestStartTimes(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	for at, status := range map[string]int{"0001-01-02T00:00:00Z": 422, "1969-12-31T23:59:59Z": 422, "1970-01-01T00:00:00Z": 0,

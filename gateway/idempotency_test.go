@@ -13,6 +13,7 @@ import (
 // A lost answer is asked for again only where the leader would know each message again. The leader of this test knows
 // none, so what was sent twice is stored twice, and shows.
 func TestOnlyKeyedPublishesAreSentAgain(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	losing := func() {

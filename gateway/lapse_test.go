@@ -9,6 +9,7 @@ import (
 
 // A lease that ended says that etcd has not heard of the node, not that the node is gone.
 func TestPublishOutlastsTheLeadersLease(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	if a := e.post("/v1/topics/t/messages", "x"); a.status != 201 {

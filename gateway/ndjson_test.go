@@ -66,6 +66,7 @@ func (l *lines) end() {
 }
 
 func TestLinesAreAnsweredOneByOne(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	s := e.lines(t, "t")
@@ -98,6 +99,7 @@ func TestLinesAreAnsweredOneByOne(t *testing.T) {
 
 // A line beyond the limit is an error of its own.
 func TestLineTooLong(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition, func(s *mq.TopicSettings) { s.MaxMessageBytes = 100 })
 	s := e.lines(t, "t")
@@ -115,6 +117,7 @@ func TestLineTooLong(t *testing.T) {
 
 // Many lines at once: all answered, in order, and the order within a key holds.
 func TestLinesKeepOrder(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := e.topic("t")
 	s := e.lines(t, "t")
@@ -161,6 +164,7 @@ func TestLinesKeepOrder(t *testing.T) {
 
 // A drain ends streams after the answers to what was read.
 func TestDrainEndsLines(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	s := e.lines(t, "t")
@@ -178,6 +182,7 @@ func TestDrainEndsLines(t *testing.T) {
 
 // A stream to a topic that is not there makes it with its first sound line.
 func TestLinesMakeTheTopic(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	s := e.lines(t, "fresh")
 	s.send("nonsense\n")

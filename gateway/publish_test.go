@@ -15,6 +15,7 @@ import (
 func onePartition(s *mq.TopicSettings) { s.Partitions = 1 }
 
 func TestPublishReceiveAck(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("orders", onePartition)
 	a := e.post("/v1/topics/orders/messages", "hello", "Content-Type", "text/plain", "Mq-Key", "k1", "Mq-Header-Tenant", "acme", "ce-id", "7")
@@ -45,6 +46,7 @@ func TestPublishReceiveAck(t *testing.T) {
 }
 
 func TestAutoCreate(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	if a := e.post("/v1/topics/new/messages", "x"); a.status != 201 {
 		t.Errorf("publish: %d %s", a.status, a.body)
@@ -68,6 +70,7 @@ func TestAutoCreate(t *testing.T) {
 
 // Every form of the API gives a binary value back byte for byte.
 func TestValuesComeBack(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	values := []string{"", "plain", "\x00\x01\xff\xfe\n\"\\", "é\u2028😀", strings.Repeat("\xfd", 300), `{"a": 1}`}
 	for _, compression := range []string{"none", "s2", "zstd"} {
@@ -113,6 +116,7 @@ func TestValuesComeBack(t *testing.T) {
 }
 
 func TestBatchReportsEachItem(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", func(s *mq.TopicSettings) { s.Partitions, s.MaxMessageBytes = 3, 10 })
 	body := `{"messages":[
@@ -152,6 +156,7 @@ func TestBatchReportsEachItem(t *testing.T) {
 
 // Keys keep their partition whichever form they come in, and a keyless batch stays in one.
 func TestPartitionChoice(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t")
 	var single api.Published
@@ -165,6 +170,7 @@ func TestPartitionChoice(t *testing.T) {
 
 // What the gateway makes of a leader's trouble.
 func TestPublishThroughTrouble(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	tries := 0

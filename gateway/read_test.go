@@ -18,6 +18,7 @@ import (
 )
 
 func TestReads(t *testing.T) {
+	t.Parallel()
 	h := startHarness(t)
 	id := h.topic("log", `{"partitions":2}`)
 	h.node.set(func() { h.node.first[part(id, 1)] = 5 })

@@ -50,6 +50,7 @@ func (e *env) waiting(n int) {
 }
 
 func TestLongPollWakesByTheBus(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := e.topic("t")
 	group, err := e.g.groupToUse(t.Context(), topic, "g")
@@ -81,6 +82,7 @@ func TestLongPollWakesByTheBus(t *testing.T) {
 
 // Without a bus that says anything, the question of each second finds what is ready.
 func TestMuseum29LostWakeUpsAreFound(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t")
 	polls := e.start(t.Context(), "/v1/topics/t/groups/g/receive", `{"wait":"30s"}`)
@@ -95,6 +97,7 @@ func TestMuseum29LostWakeUpsAreFound(t *testing.T) {
 // A long poll whose client is gone swallows nothing, and neither does one that leaves while its answer is on
 // the way.
 func TestMuseum41AbandonedLongPollGivesBack(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := e.topic("t", onePartition)
 	ctx, leave := context.WithCancel(t.Context())
@@ -144,6 +147,7 @@ func (e *env) leaderTick() bool {
 }
 
 func TestDrainAnswersLongPolls(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t")
 	polls := e.start(t.Context(), "/v1/topics/t/groups/g/receive", `{"wait":"30s"}`)
@@ -160,6 +164,7 @@ func TestDrainAnswersLongPolls(t *testing.T) {
 }
 
 func TestReceiveForms(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", func(s *mq.TopicSettings) { s.Partitions = 2 })
 	for i := range 4 {
@@ -200,6 +205,7 @@ func TestReceiveForms(t *testing.T) {
 
 // A partition that is newer than the group learns of it, and a leader that forgot.
 func TestLeaderLearnsOfAGroup(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	e.leader.with(func() { e.leader.forget = true })

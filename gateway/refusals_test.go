@@ -17,6 +17,7 @@ import (
 // Messages that may go to any partition are stored in one that takes them, whichever call they come by, and not a batch of them
 // is tried in vain again within the next moments; what belongs to the damaged partition fails, by the topic's name.
 func TestKeylessMessagesAvoidAPartitionThatTakesNone(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", func(s *mq.TopicSettings) { s.Partitions = 3 })
 	refused := 0
@@ -65,6 +66,7 @@ func TestKeylessMessagesAvoidAPartitionThatTakesNone(t *testing.T) {
 
 // When all partitions refuse, the last one's reason is the answer; none is asked twice by one request.
 func TestEveryPartitionRefuses(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", func(s *mq.TopicSettings) { s.Partitions = 3 })
 	asked := map[uint32]int{}
@@ -112,6 +114,7 @@ func TestRefusalsAreForgotten(t *testing.T) {
 
 // What can't be in an archive is refused for good, and looked for as soon as there may be one.
 func TestArchivedOfATopicWithoutArchive(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := e.topic("t")
 	id := mq.MessageID{Partition: mq.PartitionID{Topic: topic.ID}}.String()

@@ -78,6 +78,7 @@ func (l *leader) ChangeScheduled(_ context.Context, r *mqpb.ChangeScheduledReque
 }
 
 func TestPublishLater(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition, func(s *mq.TopicSettings) { s.Compression = "zstd" })
 	var one api.Published
@@ -124,6 +125,7 @@ func TestPublishLater(t *testing.T) {
 }
 
 func TestBadTimes(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	far := time.Now().Add(9000 * time.Hour).Format(time.RFC3339)
@@ -143,6 +145,7 @@ func TestBadTimes(t *testing.T) {
 
 // A listing merges the partitions by due time, page by page, whatever the limit.
 func TestListScheduled(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", func(s *mq.TopicSettings) { s.Partitions = 3 })
 	var items []string
@@ -181,6 +184,7 @@ func TestListScheduled(t *testing.T) {
 }
 
 func TestChangeScheduled(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	topic := e.topic("t", onePartition)
 	path := func(n uint64, scheduled bool) string {
@@ -218,6 +222,7 @@ func (n *fakeNode) FindScheduled(context.Context, *mqpb.FindScheduledRequest) (*
 
 // TestChangeScheduledWaitsForALeader: a change asks again while its partition has no leader, as a publish does.
 func TestChangeScheduledWaitsForALeader(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	var published api.Published

@@ -10,6 +10,7 @@ import (
 )
 
 func TestSettleReportsEachReceipt(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", func(s *mq.TopicSettings) { s.Partitions = 3 })
 	for i := range 6 {
@@ -61,6 +62,7 @@ func TestSettleReportsEachReceipt(t *testing.T) {
 }
 
 func TestSettleRefusesBadBodies(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	for _, c := range []struct {
 		path, body, code, pointer string

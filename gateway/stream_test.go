@@ -32,6 +32,7 @@ const openStream = "GET /v1/topics/t/groups/g/stream?max_in_flight=1000 HTTP/1.1
 
 // A client that reads nothing is cut off. What was written whole is out to it, all else was given back uncounted.
 func TestStalledStreamGivesBack(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t, func(c *Config) { c.StallTimeout = 200 * time.Millisecond })
 	topic := e.topic("t", onePartition)
 	p := mq.PartitionID{Topic: topic.ID}
@@ -86,6 +87,7 @@ func TestStalledStreamGivesBack(t *testing.T) {
 
 // A stream whose client is gone takes nothing more, and what comes goes to the next one uncounted.
 func TestMuseum41AbandonedStreamSwallowsNothing(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	conn := e.dial()
@@ -103,6 +105,7 @@ func TestMuseum41AbandonedStreamSwallowsNothing(t *testing.T) {
 
 // What ends a stream stays in its answer: the next request on the connection gets its own.
 func TestMuseum39EndedStreamWritesIntoNoOther(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	conn := e.dial()
@@ -134,6 +137,7 @@ func TestMuseum39EndedStreamWritesIntoNoOther(t *testing.T) {
 
 // Leaders that told nothing are asked whether leases go on: with a leader that never tells, credit still comes back.
 func TestMuseum29CreditIsAskedFor(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	asked := make(chan struct{}, 100)
@@ -225,6 +229,7 @@ func TestStreamsLeakNothing(t *testing.T) {
 }
 
 func TestStreamBadInput(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	for query, code := range map[string]string{

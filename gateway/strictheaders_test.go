@@ -10,6 +10,7 @@ import (
 
 // A header that looks like an option and is none is not passed over: its message would come without what was asked for.
 func TestUnknownMessageHeaders(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	for _, c := range []struct{ path, body, header string }{
@@ -41,6 +42,7 @@ func TestUnknownMessageHeaders(t *testing.T) {
 // Of a header that comes twice one value would be lost without a word, and bytes that are no text would come back as
 // others in JSON: both are refused, by the name of the header.
 func TestMessageHeadersOnce(t *testing.T) {
+	t.Parallel()
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	for _, c := range []struct{ headers, named string }{

@@ -15,6 +15,7 @@ import (
 )
 
 func TestTopics(t *testing.T) {
+	t.Parallel()
 	h := startHarness(t)
 	t.Run("life", func(t *testing.T) { testTopicLife(t, h) })
 	t.Run("conditions", func(t *testing.T) { testTopicConditions(t, h) })

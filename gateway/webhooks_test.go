@@ -18,6 +18,7 @@ import (
 )
 
 func TestWebhookCalls(t *testing.T) {
+	t.Parallel()
 	h := startHarness(t, func(cfg *Config) { cfg.WebhooksAllowPrivate = true })
 	h.topic("orders", `{"partitions":2}`)
 	t.Run("life", func(t *testing.T) { testWebhookLife(t, h) })

@@ -8,6 +8,7 @@ import (
 // Nothing of the decoder's own words reaches a caller, JSON in another charset is refused, and so is a filter whose names are
 // told apart by case only.
 func TestRefusalsSpeakOfTheCall(t *testing.T) {
+	t.Parallel()
 	h := startHarness(t)
 	h.topic("orders", `{"partitions":1}`)
 	const group = "/v1/topics/orders/groups/g"

@@ -101,6 +101,7 @@ func (o *one) readOne(offset uint64) error {
 // Dead letters go on without their segments, by restart and by a second round of retention: they are listed, read, traced,
 // explained, deleted and redriven as before.
 func TestDeadLettersGoOnWithoutTheirSegments(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	o.segments() // 0 to 5 in three segments, 6 in the open one
@@ -160,6 +161,7 @@ func TestDeadLettersGoOnWithoutTheirSegments(t *testing.T) {
 
 // Messages of compressed batches, which a leader can't take apart, and scheduled ones, which are known by their numbers.
 func TestOtherDeadLettersGoOnToo(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	var b mq.BatchBuilder

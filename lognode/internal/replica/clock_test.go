@@ -7,6 +7,7 @@ import (
 
 // A clock that is ahead of the others does not run away with the journal's time, and releases nothing early.
 func TestStampsKeepToTheMedian(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	const ahead = 24 * time.Hour
 	o.env.Ahead.Store(int64(ahead))

@@ -12,6 +12,7 @@ import (
 
 // A group's dead letters keep to their limit by bytes, oldest first, also when a new leader has to measure them all.
 func TestDeadLettersKeepToTheirBytes(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, func(s *mq.GroupSettings) { s.Dead.MaxBytes = 1000 })
 	o.publish(strings.Repeat("a", 400), strings.Repeat("b", 400), strings.Repeat("c", 400), "d")
@@ -49,6 +50,7 @@ func (o *one) measured() {
 
 // A trace ends with how long the message is kept, as far as anybody can tell.
 func TestTraceSaysHowLongAMessageIsKept(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.publish("x")
 	for want, r := range map[string]mq.Retention{

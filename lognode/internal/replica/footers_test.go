@@ -100,6 +100,7 @@ func (o *one) busy(round int) {
 }
 
 func TestTraceByIndexIsTheTraceByReading(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	o.busy(0)
@@ -126,6 +127,7 @@ func TestTraceByIndexIsTheTraceByReading(t *testing.T) {
 
 // A footer is never trusted over the journal: missing, short, damaged or of another stretch, it is derived again.
 func TestFooterThatIsWrongIsDerivedAgain(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(path string) error{
 		"missing": os.Remove,
 		"empty":   func(path string) error { return os.Truncate(path, 0) },
@@ -167,6 +169,7 @@ func TestFooterThatIsWrongIsDerivedAgain(t *testing.T) {
 }
 
 func TestFooterGoesWithItsSegment(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.publish("a")
 	o.open()

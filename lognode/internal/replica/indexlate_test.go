@@ -51,6 +51,7 @@ func (o *one) indexedTo(s *mq.Segment) mq.Position {
 
 // A follower that was restarted indexes what it had, once more comes, so that it can take over at once.
 func TestRestartedFollowerCatchesUpItsIndex(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	other := mq.Incarnation{Store: "other", Boot: 3}
 	self := o.store.Identity()

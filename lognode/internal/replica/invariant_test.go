@@ -129,6 +129,7 @@ func (o *one) follow(next func(first, second *mq.Entry)) {
 
 // A broken invariant stops its partition, with an alarm, counted and told to who asks, and no other.
 func TestBrokenInvariantsStopThePartition(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		name string
 		harm func(o *one)

@@ -48,6 +48,7 @@ func repeats(f frame.Appended) (out []frame.Repeat) {
 }
 
 func TestRepeatIsAnsweredWithTheFirst(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	first := o.appendKeyed(keyed{1, 7})
 	if first.First != 0 || first.Count != 1 || first.Repeats != nil {
@@ -76,6 +77,7 @@ func TestRepeatIsAnsweredWithTheFirst(t *testing.T) {
 
 // Two requests with the same key that come together: one is stored, and both are answered after its commit.
 func TestRepeatWaitsForTheFirstsCommit(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	gate := make(chan struct{})
 	o.p.post(func() { <-gate })
@@ -131,6 +133,7 @@ func (o *one) waitServing() {
 
 // Random publishes with keys, against a map; between them rolls, restarts, lost footers, and removed segments.
 func TestKeysSurviveEverythingWithinTheWindow(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))

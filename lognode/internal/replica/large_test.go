@@ -46,6 +46,7 @@ func (o *one) onPartition(f func(l *leadership)) {
 
 // One message alone may be nearly as large as an entry may be: a due one and a published one are not put into the same.
 func TestLargeMessagesDoNotShareAnEntry(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	large := strings.Repeat("x", mq.LargestMaxMessageBytes)
@@ -75,6 +76,7 @@ func TestLargeMessagesDoNotShareAnEntry(t *testing.T) {
 
 // The reasons of what consumers refuse are records, too: many of them at once are more than one entry.
 func TestManyRecordsAreSeveralEntries(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	values := make([]string, 9000)
 	for i := range values {
@@ -114,6 +116,7 @@ func TestManyRecordsAreSeveralEntries(t *testing.T) {
 
 // What is read ahead of its time is bounded in bytes, not only in messages.
 func TestReadAheadIsBounded(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	const count = 3 * aheadBytes >> 20
@@ -147,6 +150,7 @@ func TestReadAheadIsBounded(t *testing.T) {
 
 // More is due at once than is read ahead: all of it comes.
 func TestMoreIsDueThanIsReadAhead(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	const count = 2 * aheadBytes >> 20
@@ -169,6 +173,7 @@ func TestMoreIsDueThanIsReadAhead(t *testing.T) {
 
 // The first message of a time may lie behind what a copy that is being made has: the rest is looked through elsewhere.
 func TestTimeIsFoundBehindAShortCopy(t *testing.T) {
+	t.Parallel()
 	from, here := openStore(t), openStore(t)
 	seg := mq.Segment{ID: 5, Partition: testPartition, Number: 1, Quorum: 2, Leader: from.Identity(), Compared: 1,
 		Replicas: []mq.Replica{{Store: from.Identity().Store}, {Store: here.Identity().Store}}}
@@ -195,6 +200,7 @@ func TestTimeIsFoundBehindAShortCopy(t *testing.T) {
 // Of large messages an answer has as many as were asked for in bytes, and one more would be more than a stream between
 // tiers may carry at a time; that holds over lanes, too.
 func TestLargeMessagesDoNotShareAnAnswer(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	large := strings.Repeat("x", 15<<20)
 	for _, lane := range []mq.Lane{mq.LaneNormal, mq.LaneNormal, mq.LaneHigh} {

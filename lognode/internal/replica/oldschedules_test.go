@@ -13,6 +13,7 @@ import (
 // A leader that begins reads the pending schedules where they are, and not what was published since the oldest of them: so
 // opening does not take longer the more is kept.
 func TestOldSchedulesAreReadWhereTheyAre(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.schedule(time.Hour, "a", "b")
 	large := strings.Repeat("x", 200<<10)

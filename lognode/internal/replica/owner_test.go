@@ -60,6 +60,7 @@ func (o *one) receiveAs(member string, generation uint64) (got []got, err error)
 func assigned(s *mq.GroupSettings) { s.Mode = mq.ModeAssigned }
 
 func TestOnlyTheOwnerReceives(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, assigned)
 	o.publish("a", "b", "c")
@@ -91,6 +92,7 @@ func TestOnlyTheOwnerReceives(t *testing.T) {
 
 // The gateway has seen an assignment before this node has: the receive waits for it instead of being refused.
 func TestLeaderCatchesUpWithTheGateway(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, assigned)
 	o.publish("a")
@@ -114,6 +116,7 @@ func TestLeaderCatchesUpWithTheGateway(t *testing.T) {
 
 // A node that does not hear of the assignment that the gateway claims refuses after a moment, and takes no harm.
 func TestLeaderThatHearsNothingRefuses(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, assigned)
 	o.publish("a")
@@ -129,6 +132,7 @@ func TestLeaderThatHearsNothingRefuses(t *testing.T) {
 // An attempt of a group with members is in the journal before it is handed over: the next owner may be served by
 // another leader.
 func TestAttemptsOfAssignedGroupsSurviveACrash(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, assigned)
 	o.publish("a")

@@ -29,6 +29,7 @@ func want[T comparable](t *testing.T, what string, have, want []T) {
 }
 
 func TestPublishReceiveAckOverRestartAndRoll(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	if f := o.publish("a", "b", "c"); f.First != 0 || f.Count != 3 {
 		t.Fatalf("first publish got %+v", f)
@@ -57,6 +58,7 @@ func TestPublishReceiveAckOverRestartAndRoll(t *testing.T) {
 }
 
 func TestNackCountsAttemptsOverRestart(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, func(s *mq.GroupSettings) { s.MaxAttempts = 3 })
 	o.publish("poison")
@@ -79,6 +81,7 @@ func TestNackCountsAttemptsOverRestart(t *testing.T) {
 }
 
 func TestLeasesRunOutAfterARoll(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, func(s *mq.GroupSettings) { s.Lease, s.Backoff.Initial = mq.Duration(mq.MinLease), 0 })
 	o.publish("a")
@@ -98,6 +101,7 @@ func TestLeasesRunOutAfterARoll(t *testing.T) {
 }
 
 func TestRequestsForALeaderThatCantOpenAreAnswered(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.publish("a")
 	o.world.mu.Lock()
@@ -136,6 +140,7 @@ func TestUnconfirmedHandoverComesBackUncounted(t *testing.T) { // museum 41
 }
 
 func TestReceiveKeepsToMaxBytesAndGivesTheRestBack(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	big := string(make([]byte, 1000))
@@ -158,6 +163,7 @@ func TestReceiveKeepsToMaxBytesAndGivesTheRestBack(t *testing.T) {
 }
 
 func TestRollIsAskedForBySize(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.env.SegmentBytes = 1 << 20
 	o.publish(string(make([]byte, 1<<20)))
@@ -167,6 +173,7 @@ func TestRollIsAskedForBySize(t *testing.T) {
 }
 
 func TestCheckpointShortensReplay(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	for i := range 20 {
@@ -198,6 +205,7 @@ func TestCheckpointShortensReplay(t *testing.T) {
 }
 
 func TestReadByOffsetAndTime(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	a := o.publish("a", "b")
 	o.open()

@@ -153,6 +153,7 @@ func (o *one) onlyReads() {
 // A value of a sealed segment is broken in the only copy. What is before it is read-only, until an operator gives up what
 // is behind it; then the partition goes on with what it had up to there.
 func TestDamagedSegmentIsReadOnlyUntilForced(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.thirty()
 	o.stop()
@@ -210,6 +211,7 @@ func (o *one) untilServed() {
 
 // The open segment is shorter than the ledger says when the node starts again: nobody can seal it, so nothing is opened.
 func TestDamagedOpenSegmentIsReadOnly(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.thirty()
 	info, _ := o.store.Segment(o.world.head.Open.ID)
@@ -235,6 +237,7 @@ func TestDamagedOpenSegmentIsReadOnly(t *testing.T) {
 // Museum 2: a damaged replica deletes good data. A copy that is damaged is not removed to be fetched again while nobody
 // answers who has it whole: what is intact of it may be all that is left.
 func TestMuseum02DamagedCopyDeletesNothing(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.thirty()
 	id := o.world.head.Open.ID

@@ -88,6 +88,7 @@ func fill(t *testing.T, s *store.Store, seg *mq.Segment, entries int) (raw [][]b
 }
 
 func TestRepairMakesCopiesWhole(t *testing.T) {
+	t.Parallel()
 	for _, had := range []struct {
 		name    string
 		entries int // that the copy has before; -1: there is no copy
@@ -154,6 +155,7 @@ func TestRepairMakesCopiesWhole(t *testing.T) {
 
 // A damaged copy is given up only when another node says that it has the segment whole: else it may be all that is left.
 func TestRepairKeepsTheOnlyCopy(t *testing.T) {
+	t.Parallel()
 	from, here := openStore(t), openStore(t)
 	seg := mq.Segment{ID: 5, Partition: testPartition, Number: 1, Quorum: 2, Leader: from.Identity(), Compared: 1,
 		Replicas: []mq.Replica{{Store: from.Identity().Store}, {Store: here.Identity().Store}}}

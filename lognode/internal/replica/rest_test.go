@@ -22,6 +22,7 @@ func (o *one) rested() time.Time {
 }
 
 func TestPartitionToWhichNothingHappensIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.publish("x")
 	began := time.Now()
@@ -40,6 +41,7 @@ func TestPartitionToWhichNothingHappensIsLeftAlone(t *testing.T) {
 }
 
 func TestPartitionWhoseSegmentIsToRollIsLookedAtInTime(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.publish("x")
 	o.world.topic.Retention = mq.Retention{Time: mq.Duration(80 * time.Second)} // an eighth of it: 10 s
@@ -50,6 +52,7 @@ func TestPartitionWhoseSegmentIsToRollIsLookedAtInTime(t *testing.T) {
 }
 
 func TestPartitionWithSomethingToRemoveIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	o.segments()

@@ -61,6 +61,7 @@ func (o *one) segments() {
 }
 
 func TestRetentionBySizeRemovesSettledSegmentsFromTheFront(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	o.segments()
@@ -97,6 +98,7 @@ func TestRetentionBySizeRemovesSettledSegmentsFromTheFront(t *testing.T) {
 }
 
 func TestRetentionByTimeAgainstTheJournal(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.segments()
 	o.world.topic.Retention = mq.Retention{Time: mq.Duration(time.Hour)}
@@ -116,6 +118,7 @@ func TestRetentionByTimeAgainstTheJournal(t *testing.T) {
 }
 
 func TestRetentionThatKeepsNothingCountsWhatGroupsLose(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	o.segments()
@@ -135,6 +138,7 @@ func TestRetentionThatKeepsNothingCountsWhatGroupsLose(t *testing.T) {
 }
 
 func TestOldSegmentsRoll(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.publish("a")
 	o.world.topic.Retention = mq.Retention{Time: 1}
@@ -147,6 +151,7 @@ func TestOldSegmentsRoll(t *testing.T) {
 // A clock that jumped, or a limit that was mistyped, does not empty a topic: after a tenth of it, or one segment, retention by
 // time stops for the hour and says so; an owner who means it says that.
 func TestRetentionByTimeStopsAtItsShare(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.segments()
 	o.world.topic.Retention = mq.Retention{Time: 1}
@@ -176,6 +181,7 @@ func TestRetentionByTimeStopsAtItsShare(t *testing.T) {
 // next leader must not take the records about them for ones about other messages of the same offsets, which would stay in its
 // counts and in no list.
 func TestRetentionOfAHighLaneLeavesNothingForTheNextLeader(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	var b mq.BatchBuilder

@@ -14,6 +14,7 @@ import (
 
 // What retention by time may not remove for now is not written again either.
 func TestWhatRetentionKeepsIsNotCarriedForward(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.publish("first")
 	o.open()
@@ -54,6 +55,7 @@ func (o *one) nackFor(delay time.Duration, list []got) {
 
 // Museum 28: many retries and many schedules that are far away keep neither kind from coming when it is due.
 func TestMuseum28SchedulesAndRetriesDoNotStarveEachOther(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	in := make([]string, 1000)
@@ -83,6 +85,7 @@ func TestMuseum28SchedulesAndRetriesDoNotStarveEachOther(t *testing.T) {
 
 // Settlements and filters of dead letters know a scheduled message by its number.
 func TestReleasedMessagesAreKnownByTheirNumbers(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	o.publish("plain")

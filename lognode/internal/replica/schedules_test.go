@@ -85,6 +85,7 @@ func (o *one) traceSchedule(number uint64) (types []string) {
 }
 
 func TestScheduledMessageComesWhenItIsDueAndNotBefore(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	o.publish("a")
@@ -110,6 +111,7 @@ func TestScheduledMessageComesWhenItIsDueAndNotBefore(t *testing.T) {
 
 // Museum 42: a delayed message is not visible after a restart, and museum 19: it fires all the same, once.
 func TestMuseum42SchedulesSurviveRestartsAndRolls(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	o.schedule(time.Hour, "far")
@@ -152,6 +154,7 @@ func TestMuseum42SchedulesSurviveRestartsAndRolls(t *testing.T) {
 
 // A schedule that is moved while its message is read ahead is not lost.
 func TestRetimedWhileNear(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	f := o.schedule(time.Second, "x") // read ahead at once
@@ -168,6 +171,7 @@ func TestRetimedWhileNear(t *testing.T) {
 
 // Ten thousand at one moment: each comes once, in more than one record.
 func TestManyDueAtOnce(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	in := make([]string, 2500)
@@ -196,6 +200,7 @@ func TestManyDueAtOnce(t *testing.T) {
 
 // What waits outlives the segment that it was stored in, restarts included, under its number and with its time.
 func TestPendingSchedulesAreCarriedForward(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	f := o.schedule(time.Hour, "cancelled", "early", "late")

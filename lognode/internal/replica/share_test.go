@@ -8,6 +8,7 @@ import (
 
 // Those who wait for a reading are bounded; who comes beyond that is told at once, and the others when it is done.
 func TestSharedReadingIsBounded(t *testing.T) {
+	t.Parallel()
 	if (*sharers)(nil).join(func(error) { t.Error("called without a reading") }) {
 		t.Error("joined a reading that is not there")
 	}

@@ -17,6 +17,7 @@ import (
 
 // A bucket that fails is asked ever more seldom, up to once a minute, and at once after it took a segment.
 func TestArchiveBacksOff(t *testing.T) {
+	t.Parallel()
 	now := time.Unix(1000, 0)
 	var h shelf
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
@@ -33,6 +34,7 @@ func TestArchiveBacksOff(t *testing.T) {
 // Nothing is removed that is not in the archive: not while the bucket is down, however often retention looks. Only a disk that is
 // nearly full lets one segment go at a time, counted. What was archived can be read on.
 func TestRetentionWaitsForTheArchive(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	bucket := filepath.Join(t.TempDir(), "bucket")
 	a, err := archive.Open(t.Context(), "file://"+bucket, "cluster")
@@ -94,6 +96,7 @@ func noError(t *testing.T, err error) {
 
 // An upload is ended when it lasts while publishes are refused, and not before.
 func TestArchiveHurries(t *testing.T) {
+	t.Parallel()
 	began := time.Unix(1000, 0)
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)

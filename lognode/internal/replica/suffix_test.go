@@ -115,6 +115,7 @@ func lackEnd(t *testing.T, o *one, peers others, force meta.Force) mq.SegmentID 
 
 // A range that all but fewer than a quorum of the holders lack was never acknowledged: the leader records it and serves.
 func TestLeaderRecordsWhatWasNeverAcknowledged(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	fences := make(chan uint64, 100)
 	lost := lackEnd(t, o, others{tails: map[mq.StoreID]mq.Position{"b": {Offset: 7}}, fences: fences}, meta.Force{})
@@ -143,6 +144,7 @@ func TestLeaderRecordsWhatWasNeverAcknowledged(t *testing.T) {
 
 // With as many holders missing as acknowledge a message, only an operator may say that it is lost.
 func TestLeaderWaitsForWhatMayBeAcknowledged(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		force meta.Force
 		goes  bool
@@ -173,6 +175,7 @@ func TestLeaderWaitsForWhatMayBeAcknowledged(t *testing.T) {
 
 // A leader that was deposed can't build on a store that followed a later one.
 func TestDeposedLeaderIsRefused(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	p := mqpb.FromPartition(testPartition)
 	if !o.env.Follows(&mqpb.Named{Partition: p, Number: 1}) {
@@ -190,6 +193,7 @@ func TestDeposedLeaderIsRefused(t *testing.T) {
 
 // A leader whose segment is sealed hands out nothing, though it does not know the next one yet.
 func TestSealedLeaderHandsOutNothing(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	o.publish("a", "b")
@@ -218,6 +222,7 @@ func TestSealedLeaderHandsOutNothing(t *testing.T) {
 
 // The refusals of entries that were queued behind a refused one may come when they have been given again.
 func TestLateRefusalIsOfATryBefore(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	done := make(chan struct{})
 	o.p.post(func() {

@@ -57,6 +57,7 @@ func (o *one) explain(g mq.GroupID, offset uint64) *mqpb.ExplainResponse {
 // A message of an old segment can't be read from anywhere. Readers are told what is damaged and what helps, and read on behind
 // it; publishing goes on, and a group gets everything else and says why it waits for this one.
 func TestDamagedOldSegmentStopsNobody(t *testing.T) {
+	t.Parallel()
 	o := oldDamage(t)
 	values, done, err := o.readFrom(0)
 	if err != nil || !slices.Equal(values, longs(0, 20)) || done.Next != 20 {
@@ -101,6 +102,7 @@ func TestDamagedOldSegmentStopsNobody(t *testing.T) {
 // An operator gives up what is damaged in an old segment while the partition is served: the leader records it and asks for the
 // next segment, and whoever comes to the range then passes over it.
 func TestDamagedOldSegmentIsForced(t *testing.T) {
+	t.Parallel()
 	o := oldDamage(t)
 	o.world.mu.Lock()
 	o.world.force = meta.Force{Segment: o.world.head.Open.ID, By: "ann", At: time.Now()}
@@ -145,6 +147,7 @@ func TestDamagedOldSegmentIsForced(t *testing.T) {
 
 // Figures tell segments that can't be read as ranges: those that touch as one, those that end behind an offset, so many at most.
 func TestUnreadableRanges(t *testing.T) {
+	t.Parallel()
 	l := &leadership{}
 	segment := func(id, from, to uint64) {
 		l.chain = append(l.chain, mq.Segment{ID: mq.SegmentID(id), Base: mq.Position{Offset: from}, End: mq.Position{Offset: to}, Sealed: true})

@@ -26,6 +26,7 @@ func batchTTL(codec mq.Codec, ttl ...time.Duration) []byte {
 }
 
 func TestInTime(t *testing.T) {
+	t.Parallel()
 	const first, now = 100, int64(1000)
 	short, long := time.Duration(5), time.Duration(50)
 	whole := func(codec mq.Codec) []frame.Chunk {
@@ -93,6 +94,7 @@ func (o *one) figures(g mq.GroupID) *mqpb.GroupFigures {
 // A message past its TTL reaches no consumer, is counted and traced, and does not come back after a restart. However
 // many there are, one receive finds what is good behind them.
 func TestExpiredMessagesAreSettledInsteadOfHandedOver(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, nil)
 	var b mq.BatchBuilder
@@ -134,6 +136,7 @@ func TestExpiredMessagesAreSettledInsteadOfHandedOver(t *testing.T) {
 
 // One of a hundred thousand messages is wanted; one receive finds it, and the next publish is found too.
 func TestFilterFindsWhatIsWanted(t *testing.T) {
+	t.Parallel()
 	o := newOne(t)
 	o.group(1, func(s *mq.GroupSettings) {
 		s.Filter = mq.Filter{{Name: "Region", Values: []string{"eu", "us"}}, {Name: "type", Prefix: "order."}}

@@ -9,6 +9,7 @@ import (
 )
 
 func TestCreateSegments(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s := mustOpen(t, cfg)
 	one := segmentOf(1, mq.Position{Offset: 40, Seq: 2})
@@ -63,6 +64,7 @@ func TestCreateSegments(t *testing.T) {
 }
 
 func TestNamedOnlyRises(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s := mustOpen(t, cfg)
 	p := mq.PartitionID{Topic: 3, Number: 1}
@@ -88,6 +90,7 @@ func TestNamedOnlyRises(t *testing.T) {
 }
 
 func TestClusterIDIsSetOnce(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s := mustOpen(t, cfg)
 	if s.ClusterID() != "" {
@@ -109,6 +112,7 @@ func TestClusterIDIsSetOnce(t *testing.T) {
 
 // A seal takes its place behind the entries queued before it, and stops what comes after it.
 func TestSealInOrder(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s := mustOpen(t, cfg)
 	mustCreate(t, s, 1, 2)
@@ -150,6 +154,7 @@ func TestSealInOrder(t *testing.T) {
 }
 
 func TestSetEndCutsAndClamps(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s, a, b := spread(t, cfg)
 	// Ends in the active volume (b), and far back over several volumes (a), where nothing can be deleted.
@@ -183,6 +188,7 @@ func TestSetEndCutsAndClamps(t *testing.T) {
 }
 
 func TestSetEndOverVolumes(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s, a, b := spread(t, cfg)
 	na := len(a.entries) / 3
@@ -213,6 +219,7 @@ func TestSetEndOverVolumes(t *testing.T) {
 }
 
 func TestSetEndWithinAnEntry(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t, testConfig(t.TempDir()))
 	mustCreate(t, s, 1)
 	j := newJournal(1)
@@ -233,6 +240,7 @@ func TestSetEndWithinAnEntry(t *testing.T) {
 // A replica that was removed and is made again under the same id starts empty, also after a restart
 // (museum 13, 15: judged by its old state).
 func TestMuseum15RemovedAndCreatedAgain(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s := mustOpen(t, cfg)
 	mustCreate(t, s, 1, 2)
@@ -273,6 +281,7 @@ func TestMuseum15RemovedAndCreatedAgain(t *testing.T) {
 
 // The same where the volume of the old entries was closed, and nothing but its list tells of the old creation any more.
 func TestCreatedAgainBesideAnOldList(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	cfg.VolumeBytes = 64 << 10
 	s := mustOpen(t, cfg)
@@ -304,6 +313,7 @@ func TestCreatedAgainBesideAnOldList(t *testing.T) {
 
 // A store remembers that it gave a copy up until the segment is removed for good, over restarts and rewrites of the facts.
 func TestGaveUpIsRemembered(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s := mustOpen(t, cfg)
 	seg := mq.Segment{ID: 5, Partition: mq.PartitionID{Topic: 3}, Number: 1, Quorum: 1, Replicas: []mq.Replica{{Store: s.Identity().Store}}}

@@ -144,6 +144,7 @@ func churn(s *Store) error {
 // Museum 1: acknowledged before it is durable. A process is stopped and its directory copied, several times,
 // then it is killed: whatever it acknowledged must be in each copy, and in the end in the directory.
 func TestMuseum01AcknowledgedIsThere(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), crashEnv+"="+cfg.Dir)

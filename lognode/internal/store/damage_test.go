@@ -123,6 +123,7 @@ func flip(t *testing.T, name string, off int64, n int) {
 
 // Museum 36: Badger opens without an error after a damaged block of its WAL, and has lost what lay behind.
 func TestMuseum36DamagedWALShows(t *testing.T) {
+	t.Parallel()
 	h := prepare(t, true, 400)
 	wals := files(t, h.cfg, "*.mem")
 	for _, name := range wals {
@@ -138,6 +139,7 @@ func TestMuseum36DamagedWALShows(t *testing.T) {
 
 // Museum 36: the same with a truncated MANIFEST, after which Badger even removes the tables.
 func TestMuseum36TruncatedManifestShows(t *testing.T) {
+	t.Parallel()
 	for _, size := range []int64{16, 8, 5, 0} {
 		h := prepare(t, false, 80)
 		for _, name := range files(t, h.cfg, "MANIFEST") {
@@ -151,6 +153,7 @@ func TestMuseum36TruncatedManifestShows(t *testing.T) {
 
 // Museum 36: a truncated table makes Badger panic, on a goroutine of its own.
 func TestMuseum36TruncatedTableShows(t *testing.T) {
+	t.Parallel()
 	for _, keep := range []int64{0, 3, 100, 2000} {
 		h := prepare(t, false, 400)
 		tables := files(t, h.cfg, "*.sst")
@@ -167,6 +170,7 @@ func TestMuseum36TruncatedTableShows(t *testing.T) {
 }
 
 func TestDamagedTableBlockShows(t *testing.T) {
+	t.Parallel()
 	h := prepare(t, false, 400)
 	for _, name := range files(t, h.cfg, "*.sst") {
 		flip(t, name, 300, 16)
@@ -175,6 +179,7 @@ func TestDamagedTableBlockShows(t *testing.T) {
 }
 
 func TestMissingVolumeShows(t *testing.T) {
+	t.Parallel()
 	h := prepare(t, false, 80)
 	for _, name := range files(t, h.cfg, "") {
 		if strings.HasSuffix(filepath.Clean(name), "000001") {
@@ -189,6 +194,7 @@ func TestMissingVolumeShows(t *testing.T) {
 // A value that was damaged below the ledger's mark is found by the read that meets it: an error, a count, and a
 // segment that says so; never other bytes.
 func TestDamagedValueIsNotServed(t *testing.T) {
+	t.Parallel()
 	h := prepare(t, false, 400)
 	for _, name := range files(t, h.cfg, "*.vlog") {
 		if info, err := os.Stat(name); err == nil && info.Size() > 50_000 {
@@ -240,6 +246,7 @@ func TestDamagedValueIsNotServed(t *testing.T) {
 // A damaged header of one entry in the value log is damage of what lies behind it, not of the whole volume, whatever
 // lengths it seems to have.
 func TestDamagedHeaderLeavesThePrefix(t *testing.T) {
+	t.Parallel()
 	for name, header := range map[string][]byte{
 		"no varint":     bytes.Repeat([]byte{0xFF}, 32),
 		"4 GiB":         {0x40, 0, 28, 0xFE, 0xFF, 0xFF, 0xFF, 0x0F, 0},
@@ -304,6 +311,7 @@ func (h harm) heal(t *testing.T, s *Store) int {
 // What is broken beyond the ledger's mark was torn: it is cut and the segment goes on. The value log's end is
 // damaged here, which holds the last entries; the ledger is from before them.
 func TestTornTailIsCut(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s := mustOpen(t, cfg)
 	mustCreate(t, s, 1)
@@ -351,6 +359,7 @@ func TestTornTailIsCut(t *testing.T) {
 
 // The same damage with something intact behind it is no torn end but a hole.
 func TestHoleBeyondTheMarkShows(t *testing.T) {
+	t.Parallel()
 	h := prepare(t, true, 80)
 	if err := os.Truncate(filepath.Join(h.cfg.Dir, "ledger"), 0); err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 // Museum 38: Badger logs a failed sync of the value log and acknowledges. Here a logged error fails the append that is
 // under way and everything after it.
 func TestMuseum38LoggedErrorFailsTheAppend(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t, testConfig(t.TempDir()))
 	mustCreate(t, s, 1)
 	j := newJournal(1)
@@ -50,6 +51,7 @@ func TestMuseum38LoggedErrorFailsTheAppend(t *testing.T) {
 // committer with a sync per transaction: enough small entries to rotate the WAL several times are all there
 // in a copy taken after the last answer.
 func TestMuseum37RotatedWALIsSynced(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s := mustOpen(t, cfg)
 	opts := s.active.db.Opts()
@@ -80,6 +82,7 @@ func TestMuseum37RotatedWALIsSynced(t *testing.T) {
 // Museum 35: a full disk. Publishes stop at the first watermark, everything at the second, and it goes on when there is
 // space again; the ballast goes before opening on a full disk and comes back later.
 func TestMuseum35FullDiskRefuses(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	var used atomic.Uint64
 	used.Store(10)
@@ -164,6 +167,7 @@ func countOf(t *testing.T, c prometheus.Counter) float64 {
 
 // Museum 9: an empty checkpoint file stops the start. An empty, missing, torn or damaged ledger does not.
 func TestMuseum09LedgerNeverStopsTheStart(t *testing.T) {
+	t.Parallel()
 	for name, break_ := range map[string]func(path string, b []byte) error{
 		"empty":   func(path string, b []byte) error { return os.Truncate(path, 0) },
 		"missing": func(path string, b []byte) error { return os.Remove(path) },
@@ -214,6 +218,7 @@ func TestMuseum09LedgerNeverStopsTheStart(t *testing.T) {
 // Facts that lost something in the middle must not be believed: a seal or an end may be what is missing. A torn
 // last line was never answered.
 func TestDamagedFacts(t *testing.T) {
+	t.Parallel()
 	h := prepare(t, false, 40)
 	path := filepath.Join(h.cfg.Dir, "facts")
 	b, err := os.ReadFile(path)
@@ -246,6 +251,7 @@ func TestDamagedFacts(t *testing.T) {
 // Museum 12: the fence flag is lost. The ledger holds a second copy of the flag, for the case that the facts' last
 // line can't be read and looks torn.
 func TestMuseum12SealFlagSurvivesDamage(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	cfg.LedgerEvery = time.Hour // only the seal writes to the ledger
 	s := mustOpen(t, cfg)
@@ -276,6 +282,7 @@ func TestMuseum12SealFlagSurvivesDamage(t *testing.T) {
 
 // Facts and ledger are written anew when they are mostly history; nothing is forgotten by that.
 func TestHistoryIsTidied(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s := mustOpen(t, cfg)
 	mustCreate(t, s, 1, 2)

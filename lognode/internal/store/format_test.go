@@ -14,6 +14,7 @@ import (
 )
 
 func TestFramesCutAndResync(t *testing.T) {
+	t.Parallel()
 	bodies := [][]byte{[]byte("one"), {}, bytes.Repeat([]byte{7}, 500), frameMarker}
 	var b []byte
 	var ends []int
@@ -61,6 +62,7 @@ func TestFramesCutAndResync(t *testing.T) {
 }
 
 func TestFramelogSharesSyncsAndRewrites(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
 	l, _, _, err := openFramelog(path, func([]byte) error { return nil })
 	if err != nil {
@@ -100,6 +102,7 @@ func TestFramelogSharesSyncsAndRewrites(t *testing.T) {
 }
 
 func TestMarksAndListsComeBack(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
 	var marks []mark
 	l := &volumeList{Volume: 7, Active: true, Replaces: []uint32{3, 4}, Bytes: 1234}
@@ -135,6 +138,7 @@ func TestMarksAndListsComeBack(t *testing.T) {
 }
 
 func TestKeysSortAsTheJournal(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
 	pick := func() (mq.SegmentID, mq.Position) {
 		return mq.SegmentID(1 + rng.Uint64N(300)), mq.Position{Offset: rng.Uint64N(70_000), Seq: rng.Uint32N(300)}

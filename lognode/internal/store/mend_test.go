@@ -39,6 +39,7 @@ func mustEndAt(t *testing.T, cfg Config, s *Store, j *journal, end mq.Position) 
 // A damaged replica of which the end is decided where it is intact is a whole one from then on; an end beyond that
 // leaves it damaged.
 func TestEndWithinTheIntactPrefixMends(t *testing.T) {
+	t.Parallel()
 	h := prepare(t, true, 400)
 	for _, name := range files(t, h.cfg, "*.mem") {
 		if strings.Contains(name, "000001"+string(filepath.Separator)) {
@@ -63,6 +64,7 @@ func TestEndWithinTheIntactPrefixMends(t *testing.T) {
 
 // The same for damage that a read meets while the store is open, in the middle of a segment whose tail is longer.
 func TestDamageMetByAReadIsMendedToo(t *testing.T) {
+	t.Parallel()
 	for _, reopen := range []bool{false, true} {
 		cfg := testConfig(t.TempDir())
 		s := mustOpen(t, cfg)

@@ -9,6 +9,7 @@ import (
 )
 
 func TestMirrorIsKept(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s := mustOpen(t, cfg)
 	if b := s.ReadMirror(); b != nil {
@@ -45,6 +46,7 @@ func TestMirrorIsKept(t *testing.T) {
 }
 
 func TestStoreFollowsNothingOlder(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t, testConfig(t.TempDir()))
 	a, b := mq.PartitionID{Topic: 1}, mq.PartitionID{Topic: 2}
 	heads := []mq.Head{{Partition: a, Next: 6, Revision: 50}, {Partition: b}}

@@ -27,6 +27,7 @@ type modelSegment struct {
 // TestAgainstAModel does random steps with small volumes, restarts and crashes, and compares everything
 // after each of the latter.
 func TestAgainstAModel(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(2) {
 		m := &model{t: t, rng: rand.New(rand.NewPCG(seed, 77)), cfg: testConfig(t.TempDir()), segs: map[mq.SegmentID]*modelSegment{}}
 		m.cfg.VolumeBytes = 40 << 10

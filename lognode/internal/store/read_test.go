@@ -43,6 +43,7 @@ func entryOf(j *journal) map[uint64]int {
 }
 
 func TestEntryAtAgainstAMap(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s, a, b := spread(t, cfg)
 	check := func() {
@@ -71,6 +72,7 @@ func TestEntryAtAgainstAMap(t *testing.T) {
 }
 
 func TestScanFromAnywhere(t *testing.T) {
+	t.Parallel()
 	s, a, b := spread(t, testConfig(t.TempDir()))
 	a.mustHold(t, s, len(a.entries))
 	b.mustHold(t, s, len(b.entries))
@@ -126,6 +128,7 @@ func equal(a, b []mq.Position) bool {
 }
 
 func TestFirstStampAtLeast(t *testing.T) {
+	t.Parallel()
 	s, a, _ := spread(t, testConfig(t.TempDir()))
 	last := a.entries[len(a.entries)-1].Stamp
 	for stamp := int64(990); stamp < last+5; stamp++ {
@@ -152,6 +155,7 @@ func TestFirstStampAtLeast(t *testing.T) {
 
 // A segment that only settles has all entries at one offset: the search must not walk them.
 func TestFirstStampAtOneOffset(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t, testConfig(t.TempDir()))
 	mustCreate(t, s, 1)
 	j := newJournal(1)
@@ -171,6 +175,7 @@ func TestFirstStampAtOneOffset(t *testing.T) {
 
 // Entries that are queued but not synced are seen by no read.
 func TestReadsSeeOnlyWhatIsSynced(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t, testConfig(t.TempDir()))
 	mustCreate(t, s, 1)
 	j := newJournal(1)
@@ -195,6 +200,7 @@ func TestReadsSeeOnlyWhatIsSynced(t *testing.T) {
 
 // Readers on all kinds of volumes, while the writer rolls and the janitor closes, compacts and removes.
 func TestReadersBesideTheJanitor(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	cfg.MaxOpenVolumes = 1
 	s, a, _ := spread(t, cfg)

@@ -12,6 +12,7 @@ import (
 )
 
 func TestAppendReadReopen(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s := mustOpen(t, cfg)
 	first := s.Identity()
@@ -46,6 +47,7 @@ func TestAppendReadReopen(t *testing.T) {
 }
 
 func TestAppendRefusesWhatDoesNotFollow(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t, testConfig(t.TempDir()))
 	mustCreate(t, s, 1)
 	j := newJournal(1)
@@ -83,6 +85,7 @@ func TestAppendRefusesWhatDoesNotFollow(t *testing.T) {
 }
 
 func TestQueueIsBounded(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	cfg.QueueBytes = 10_000
 	s := mustOpen(t, cfg)
@@ -124,6 +127,7 @@ func TestQueueIsBounded(t *testing.T) {
 }
 
 func TestClosedStoreAnswers(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t, testConfig(t.TempDir()))
 	mustCreate(t, s, 1)
 	j := newJournal(1)
@@ -147,6 +151,7 @@ func TestClosedStoreAnswers(t *testing.T) {
 
 // Museum 44: a process id file on a volume kept a container from ever starting again.
 func TestMuseum44LockIsTheKernels(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s := mustOpen(t, cfg)
 	if _, err := Open(cfg, quiet, nil); !errors.Is(err, ErrLocked) {
@@ -161,6 +166,7 @@ func TestMuseum44LockIsTheKernels(t *testing.T) {
 }
 
 func TestProbe(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t, testConfig(t.TempDir()))
 	for range 3 {
 		if err := s.Probe(t.Context()); err != nil {
@@ -170,6 +176,7 @@ func TestProbe(t *testing.T) {
 }
 
 func TestConfigReportsEverything(t *testing.T) {
+	t.Parallel()
 	err := Config{LedgerEvery: -1, PublishShare: 2}.Validate()
 	var joined interface{ Unwrap() []error }
 	if !errors.As(err, &joined) || len(joined.Unwrap()) != 6 {

@@ -27,6 +27,7 @@ func volumesOnDisk(t *testing.T, cfg Config) (numbers []uint32) {
 
 // Retention: segments that are removed give their space back, as directories.
 func TestRemovalFreesTheDisk(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	cfg.VolumeBytes = 2 << 20
 	s := mustOpen(t, cfg)
@@ -100,6 +101,7 @@ func dying(t *testing.T, cfg Config) (*Store, *journal) {
 
 // A crash at any step of a compaction leaves every entry once.
 func TestInterruptedCompaction(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s, keep := dying(t, cfg)
 	old := crashCopy(t, cfg)
@@ -168,6 +170,7 @@ func copyTree(t *testing.T, from, to string) {
 
 // The list of a closed volume may be lost: the volume is read instead.
 func TestLostListIsMadeAnew(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s, a, b := spread(t, cfg)
 	mustClose(t, s)
@@ -202,6 +205,7 @@ func TestLostListIsMadeAnew(t *testing.T) {
 
 // Damage of one volume among several: what lies before it in the segment stays readable.
 func TestOneVolumeOfSeveralIsLost(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s, a, _ := spread(t, cfg)
 	mustClose(t, s)
@@ -234,6 +238,7 @@ func TestOneVolumeOfSeveralIsLost(t *testing.T) {
 
 // Ten thousand segments are opened from the facts, the ledger and one pass over the keys.
 func TestManySegments(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	s := mustOpen(t, cfg)
 	const n = 10_000
