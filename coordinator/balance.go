@@ -26,7 +26,7 @@ func (k *controller) wishes(ctx context.Context, heads []mq.Head, c *seal.Cluste
 		open[heads[i].Partition] = heads[i].Open
 	}
 	for p, m := range k.view.Moves() {
-		k.again = true // until it is over and forgotten
+		k.lookBy(time.Now().Add(idle)) // until it is over and forgotten
 		if s := open[p]; s != nil && s.ID == m.Segment && s.Leader.Store != m.To {
 			c.Prefer[p] = m.To
 		} else if s == nil || s.ID > m.Segment { // over: the segment was sealed
@@ -37,12 +37,20 @@ func (k *controller) wishes(ctx context.Context, heads []mq.Head, c *seal.Cluste
 	}
 	k.forces(ctx, open, c)
 	now := time.Now()
-	if now.Sub(k.balanced) < balanceEvery || c.Stormy || len(c.Prefer) > 0 {
+	switch next := k.balanced.Add(balanceEvery); {
+	case c.Stormy:
+		k.lookBy(k.calm)
+		return
+	case now.Before(next):
+		k.lookBy(next)
+		return
+	case len(c.Prefer) > 0: // then a look is due soon
 		return
 	}
 	k.balanced = now
 	for p, to := range balance.Moves(k.leads(heads, c), balanceMoves) {
 		c.Prefer[p] = to
+		k.lookBy(now.Add(balanceEvery)) // for those that come next
 	}
 }
 
@@ -71,7 +79,7 @@ func (k *controller) leads(heads []mq.Head, c *seal.Cluster) []balance.Partition
 func (k *controller) forces(ctx context.Context, open map[mq.PartitionID]*mq.Segment, c *seal.Cluster) {
 	now := time.Now()
 	for p, f := range k.view.Forces() {
-		k.again = true // it ends with time, too
+		k.lookBy(time.Now().Add(idle)) // it ends with time, too
 		s, known := open[p]
 		switch {
 		case s != nil && f.Stands(s.ID, now) && f.Served: // its leader's

@@ -31,12 +31,11 @@ type controller struct {
 	// balanced is when leaders were spread last.
 	balanced time.Time
 	looked   looked
-	again    bool // something failed in this look that is to be tried again
+	by       int64 // when the look that is under way wants another one at the latest; 0 for never
 }
 
-// lookEvery is how often the controller looks through all partitions although nothing has changed and nothing is due. Longer than
-// balanceEvery, so that each of these looks may spread leaders.
-const lookEvery = balanceEvery + balanceEvery/20
+// lookEvery is how often the controller looks through all partitions although nothing has changed and nothing is due.
+const lookEvery = 30 * time.Second
 
 // looked is the last look through all partitions, and what it saw.
 type looked struct {
@@ -58,18 +57,23 @@ func (k *controller) rests(now time.Time) bool {
 func (k *controller) look(ctx context.Context) (more bool) {
 	// The version comes first: what changes from here on is for the next look.
 	now := looked{at: time.Now(), version: k.view.Version(), suspect: k.suspect}
-	k.again = false
+	k.by = 0
 	k.topics(ctx)
-	if more, now.due = k.partitions(ctx); k.again {
-		if soon := time.Now().Add(idle).UnixNano(); now.due == 0 || soon < now.due {
-			now.due = soon
-		}
+	if more, now.due = k.partitions(ctx); k.by != 0 && (now.due == 0 || k.by < now.due) {
+		now.due = k.by
 	}
 	if more {
 		now.due = 1
 	}
 	k.looked = now
 	return more
+}
+
+// lookBy has the controller look again at a time, whatever happens until then. For use during a look.
+func (k *controller) lookBy(at time.Time) {
+	if k.by == 0 || at.UnixNano() < k.by {
+		k.by = at.UnixNano()
+	}
 }
 
 // control runs the controller's loops until ctx ends, which is when the lease does.

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"time"
 
 	"github.com/splashdam/splashdam/coordinator/internal/repair"
 	"github.com/splashdam/splashdam/coordinator/internal/seal"
@@ -20,7 +21,7 @@ func (k *controller) suffixes(ctx context.Context, heads []mq.Head, c *seal.Clus
 			nodes = k.takers(c)
 		}
 		if err := k.copyAtOnce(ctx, h.Last, nodes, c); err != nil {
-			k.again = true
+			k.lookBy(time.Now().Add(idle))
 			k.log.Warn("the last segment could not be given another holder", "partition", h.Partition, "err", err)
 		}
 	}

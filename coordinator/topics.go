@@ -36,7 +36,7 @@ func (k *controller) topics(ctx context.Context) {
 		if err == nil {
 			k.made[t.ID] = t.Settings.Partitions // the view shows them a little later
 		} else if !mqerr.Is(err, mqerr.TopicNotFound) && ctx.Err() == nil {
-			k.again = true
+			k.lookBy(time.Now().Add(idle))
 			k.log.Warn("making partitions; it will be tried again", "topic", t.Name, "err", err)
 		}
 	}
@@ -50,7 +50,7 @@ func (k *controller) topics(ctx context.Context) {
 			continue
 		}
 		if err := k.store.ForgetTopic(ctx, t.ID); err != nil && ctx.Err() == nil {
-			k.again = true
+			k.lookBy(time.Now().Add(idle))
 			k.log.Warn("removing the keys of a deleted topic; it will be tried again", "topic", t.Name, "err", err)
 		}
 	}

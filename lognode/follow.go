@@ -74,7 +74,7 @@ const (
 	// tidyEvery is how often a node looks for segments that nobody needs.
 	tidyEvery = 5 * time.Second
 	// tidyAll is how often it looks through all that it has; in between only while there is something to expect.
-	tidyAll = 30 * time.Second
+	tidyAll = time.Minute
 	// tidyAge is how old a segment that etcd does not name must be before etcd is asked about it.
 	tidyAge = 30 * time.Second
 )

@@ -223,19 +223,21 @@ func (ps *peers) each(f func(partitionEvents)) {
 	}
 }
 
-// beat says something every 200 ms until the stream ends or stop is called, which waits for it.
+// beat says something every 200 ms until the stream ends or stop is called, which waits for it. All streams say it at the
+// same moments by the clock: an idle process is woken once for all of them.
 func beat(s *link.Stream) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(heartbeat)
-		defer tick.Stop()
+		next := time.NewTimer(untilBeat(time.Now()))
+		defer next.Stop()
 		for {
 			if err := s.Put(frame.TypeStatus, 0, &frame.Status{Clock: time.Now().UnixNano()}); errors.Is(err, link.ErrClosed) {
 				return
 			}
 			select {
-			case <-tick.C:
+			case <-next.C:
+				next.Reset(untilBeat(time.Now()))
 			case <-quit:
 				return
 			}
@@ -245,6 +247,15 @@ func beat(s *link.Stream) (stop func()) {
 		close(quit)
 		<-done
 	}
+}
+
+// untilBeat is how long it is until the next beat: until the clock's next multiple of 200 ms that is not too near.
+func untilBeat(now time.Time) time.Duration {
+	wait := heartbeat - time.Duration(now.UnixNano())%heartbeat
+	if wait < heartbeat/2 {
+		wait += heartbeat
+	}
+	return wait
 }
 
 func (p *peer) set(s *link.Stream) {

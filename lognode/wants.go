@@ -27,7 +27,7 @@ type wants struct {
 }
 
 // reportAll is how often a node looks for something to report although nothing woke it.
-const reportAll = 10 * time.Second
+const reportAll = time.Minute
 
 // openingLong is how long an opening must last before the controller hears of it: most are over sooner.
 const openingLong = 500 * time.Millisecond

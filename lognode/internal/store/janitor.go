@@ -9,15 +9,20 @@ import (
 )
 
 // roll makes the next volume the active one when the active one is full, or with force. It is the
-// committer's. The next one is opened ahead by the janitor; until it is there the active one grows, to twice
-// its size at most, then the committer waits.
+// committer's. The next one is opened ahead by the janitor once the active one is half full (an open volume costs memory, and
+// Badger looks 40 times a second whether there is something to compact); until it is there the active one grows, to twice its
+// size at most, then the committer waits.
 func (s *Store) roll(force bool) error {
 	for {
 		s.mu.Lock()
 		old, next := s.active, s.next
 		switch {
 		case !force && old.bytes < s.cfg.VolumeBytes:
+			ahead := next == nil && s.wantsNextLocked()
 			s.mu.Unlock()
+			if ahead {
+				poke(s.pokeJan)
+			}
 			return nil
 		case next != nil:
 			old.rolled = true
@@ -30,6 +35,7 @@ func (s *Store) roll(force bool) error {
 			return nil
 		}
 		wait := force || old.bytes >= 2*s.cfg.VolumeBytes
+		s.forced = s.forced || force
 		s.mu.Unlock()
 		if wait && s.space.full() {
 			return ErrStorageFull // the janitor opens no volume on a full disk
@@ -109,11 +115,14 @@ func (s *Store) tidyVolumes() {
 	}
 }
 
-// openAhead makes the next volume if there is none.
+// wantsNextLocked says whether the next volume will be needed soon; Store.mu is held.
+func (s *Store) wantsNextLocked() bool { return s.forced || s.active.bytes >= s.cfg.VolumeBytes/2 }
+
+// openAhead makes the next volume if there is none and one will be needed soon.
 func (s *Store) openAhead() error {
 	full := s.space.full()
 	s.mu.Lock()
-	if s.next != nil || full {
+	if s.next != nil || full || !s.wantsNextLocked() {
 		s.mu.Unlock()
 		return nil
 	}
@@ -124,7 +133,7 @@ func (s *Store) openAhead() error {
 	}
 	s.mu.Lock()
 	s.volumes[v.number] = v
-	s.next = v
+	s.next, s.forced = v, false
 	s.mu.Unlock()
 	return nil
 }

@@ -34,7 +34,8 @@ type Store struct {
 	segments map[mq.SegmentID]*segment
 	volumes  map[uint32]*volume // all that exist, next included
 	active   *volume            // takes the entries; changed by the committer only
-	next     *volume            // opened ahead by the janitor; nil while it is not ready
+	next     *volume            // opened ahead by the janitor; nil while it is not ready, or not needed soon
+	forced   bool               // the committer waits for next, however little there is in active
 	number   uint32             // the highest volume number ever used
 	// activeParts are the parts in the active volume; activeSeen are all segments that have keys in it,
 	// removed ones too. Both are the committer's.

@@ -273,3 +273,42 @@ func TestManySegments(t *testing.T) {
 		mustClose(t, s)
 	}
 }
+
+// A store that takes little has one volume open, not two.
+func TestNextVolumeIsOpenedWhenItWillBeNeeded(t *testing.T) {
+	cfg := testConfig(t.TempDir())
+	cfg.VolumeBytes = 1 << 20
+	s := mustOpen(t, cfg)
+	mustCreate(t, s, 1)
+	j := newJournal(1)
+	rng := rand.New(rand.NewPCG(1, 1))
+	next := func() bool {
+		mustReclaim(t, s)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.next != nil
+	}
+	j.fill(t, s, rng, 5, 60_000)
+	if next() {
+		t.Error("of 1 MiB at most 300 kB are used, and the next volume is open")
+	}
+	for len(volumesOnDisk(t, cfg)) == 1 {
+		j.fill(t, s, rng, 1, 60_000)
+		s.mu.Lock()
+		half := s.active.bytes >= cfg.VolumeBytes/2
+		s.mu.Unlock()
+		if half && !next() {
+			t.Fatal("the active volume is half full, and no next one is open")
+		}
+	}
+	// A segment that comes again needs a volume of its own at once.
+	mustClose(t, s)
+	s = mustOpen(t, testConfig(t.TempDir()))
+	for range 2 {
+		mustCreate(t, s, 1)
+		newJournal(1).fill(t, s, rng, 1, 100)
+		if err := s.RemoveSegments([]mq.SegmentID{1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
