@@ -71,7 +71,7 @@ func (k *controller) fold(ctx context.Context, old []meta.Topic) {
 		k.log.Warn("folding the tombstones of deleted topics; it will be tried again", "err", err)
 	}
 	if n > 0 && n < len(old) {
-		k.again = true
+		k.lookBy(time.Now().Add(idle))
 	}
 }
 
