@@ -17,7 +17,8 @@ type SeekTarget struct {
 
 // SeekGroup puts a group to another place: what lies before it is settled, everything from there on is to be delivered; a
 // snapshot brings back exactly what was settled then. The generation rises, so receipts from before are stale and leases
-// are over. Dead letters before the place stay; those behind it are delivered again.
+// are over. Dead letters before the place stay; those behind it are delivered again. ErrSeekTooLarge if a snapshot brings back more
+// than the state has room for.
 func (m *Machine) SeekGroup(now int64, id mq.GroupID, to SeekTarget) (SeekCounts, error) {
 	g, err := m.decides(id)
 	if err != nil {
@@ -26,6 +27,9 @@ func (m *Machine) SeekGroup(now int64, id mq.GroupID, to SeekTarget) (SeekCounts
 	change, p, err := g.seekTo(now, to)
 	if err != nil {
 		return SeekCounts{}, err
+	}
+	if !g.hasRoomFor(p, change.floor) {
+		return SeekCounts{}, ErrSeekTooLarge
 	}
 	counts := g.counts(p, change.floor)
 	m.scratch = change.append(m.scratch[:0])
@@ -45,7 +49,27 @@ func (m *Machine) PlanSeek(id mq.GroupID, to SeekTarget) (SeekCounts, error) {
 	if err != nil {
 		return SeekCounts{}, err
 	}
+	if !g.hasRoomFor(p, change.floor) {
+		return SeekCounts{}, ErrSeekTooLarge
+	}
 	return g.counts(p, change.floor), nil
+}
+
+// hasRoomFor says whether the state stays below MaxCheckpoint, by estimate, when the group goes to a position: what is open
+// there is held one by one, and a snapshot keeps it as a few spans. Where it gets smaller it may always go.
+func (g *group) hasRoomFor(p *position, floor uint64) bool {
+	more := -sizeMessage * (len(g.out) - g.count[StateDead])
+	for _, spans := range [][]span{p.open, p.dead} {
+		for _, s := range spans {
+			if from := max(s.from, floor); from < s.to {
+				more += sizeMessage * int(s.to-from)
+			}
+		}
+	}
+	for l := range g.early {
+		more += sizeSpan * (len(p.early[l]) - len(g.early[l].spans))
+	}
+	return more <= 0 || g.m.Size()+more <= MaxCheckpoint
 }
 
 func (g *group) seekTo(now int64, to SeekTarget) (seekChange, *position, error) {

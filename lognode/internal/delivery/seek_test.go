@@ -274,3 +274,49 @@ func TestSnapshotBounds(t *testing.T) {
 		t.Errorf("snapshots: %v", names)
 	}
 }
+
+// A snapshot takes little and brings back much: what it brings back may not lift the state above its bound, over all groups.
+func TestSnapshotsRestoredStayWithinTheBound(t *testing.T) {
+	j := newJournal(t)
+	const groups, each = 30, 10_000 // 400 kB in each, when they are back
+	j.cut(each)
+	for g := mq.GroupID(1); g <= groups; g++ {
+		j.group(g, nil)
+		j.receive(g, each, uint64(g))
+		if err := j.m.CreateSnapshot(j.now, g, "s"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := j.m.SeekGroup(j.now, g, SeekTarget{Offset: each}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restored, full := 0, false
+	for g := mq.GroupID(1); g <= groups; g++ {
+		_, planned := j.m.PlanSeek(g, SeekTarget{Snapshot: "s"})
+		_, err := j.m.SeekGroup(j.now, g, SeekTarget{Snapshot: "s"})
+		switch {
+		case !errors.Is(planned, err):
+			t.Fatalf("group %d: the dry run says %v, the seek %v", g, planned, err)
+		case err == nil && !full:
+			restored++
+		case !errors.Is(err, ErrSeekTooLarge):
+			t.Fatalf("group %d: %v", g, err)
+		default:
+			full = true
+		}
+		if size := j.m.Size(); size > MaxCheckpoint {
+			t.Fatalf("the state has %d bytes with %d groups restored", size, restored)
+		}
+	}
+	if want := MaxCheckpoint / (each * sizeMessage); restored < want-2 || restored > want {
+		t.Errorf("%d groups were restored, there is room for about %d", restored, want)
+	}
+	// Going on makes room, and is always possible.
+	if _, err := j.m.SeekGroup(j.now, 1, SeekTarget{Offset: each}); err != nil {
+		t.Error(err)
+	}
+	if _, err := j.m.SeekGroup(j.now, groups, SeekTarget{Snapshot: "s"}); err != nil {
+		t.Errorf("after there is room: %v", err)
+	}
+	j.m.TakeRecords(nil)
+}

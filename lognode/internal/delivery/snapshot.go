@@ -22,6 +22,8 @@ var (
 	ErrSnapshotExists   = errors.New("delivery: the group has a snapshot of this name")
 	ErrTooManySnapshots = fmt.Errorf("delivery: a group has at most %d snapshots", MaxSnapshots)
 	ErrSnapshotTooLarge = errors.New("delivery: the partition's state has no room for this snapshot")
+	// ErrSeekTooLarge refuses a seek, not a snapshot.
+	ErrSeekTooLarge = errors.New("delivery: the partition's state has no room for what the snapshot brings back")
 )
 
 // snapshotRoom is what snapshots leave of MaxCheckpoint to messages that are out: beyond it none is made.

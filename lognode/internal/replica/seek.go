@@ -134,6 +134,8 @@ func snapshotError(err error) (error, bool) {
 		return mqerr.New(mqerr.ValidationFailed, "a group has at most %d snapshots; delete one", delivery.MaxSnapshots), true
 	case errors.Is(err, delivery.ErrSnapshotTooLarge):
 		return mqerr.New(mqerr.ValidationFailed, "the partition has no room for this snapshot: too many messages are out or too many snapshots kept; settle some, or delete some"), true
+	case errors.Is(err, delivery.ErrSeekTooLarge):
+		return mqerr.New(mqerr.ValidationFailed, "the partition has no room for what this snapshot brings back one by one: settle what is out, in other groups too, or seek to an offset"), true
 	}
 	return nil, false
 }
