@@ -3,8 +3,6 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -31,8 +29,6 @@ const (
 	// mostExportHops is how many times a message may be exported as it dies in one topic after another: groups whose
 	// dead letter topics lead in a circle would move it for ever.
 	mostExportHops = 8
-	// exportPrefix begins the headers that tell where an exported message comes from.
-	exportPrefix = "dead-letter-"
 )
 
 // exporter publishes dead letters to the dead letter topics of their groups, once for each death: it publishes with an
@@ -229,48 +225,14 @@ func (g *Gateway) deadLetter(ctx context.Context, t meta.Topic, gr *meta.Group, 
 	}
 	item := &page.items[0]
 	m = &item.Message
-	hops := 1
-	var headers []mq.Header
-	for _, h := range m.Headers {
-		if !strings.HasPrefix(h.Name, exportPrefix) {
-			headers = append(headers, h)
-		} else if n, err := strconv.Atoi(h.Value); err == nil && h.Name == exportPrefix+"hops" {
-			hops = n + 1
-		}
-	}
+	hops := exportedBefore(m.Headers) + 1
 	if hops > mostExportHops {
 		return nil, page.release, nil
 	}
-	add := func(name, value string) {
-		if value != "" {
-			headers = append(headers, mq.Header{Name: exportPrefix + name, Value: value})
-		}
-	}
-	first, last := d.GetFirstDelivery(), d.GetLastDelivery()
-	add("id", item.ID.String())
-	add("topic", t.Name)
-	add("partition", strconv.FormatUint(uint64(p.Number), 10))
-	add("offset", strconv.FormatUint(d.GetOffset(), 10))
-	add("group", gr.Name)
-	add("attempts", strconv.FormatUint(uint64(d.GetAttempt()), 10))
-	add("reason", d.GetReason())
-	add("consumer", d.GetConsumer())
-	add("published", timeText(item.Stamp))
-	add("first-delivery", timeText(first))
-	add("last-delivery", timeText(last))
-	add("died", timeText(d.GetUntil()))
-	add("hops", strconv.Itoa(hops))
-	m.Headers, m.TTL = headers, 0 // it has died once; where it is kept now it has time
+	m.Headers = exportHeaders(m.Headers, exportFacts(t, gr, p, item, d, hops))
+	m.TTL = 0 // it has died once; where it is kept now it has time
 	setIdempotency(m, fmt.Sprint("dead letter ", gr.ID, " ", p, " ", d.GetOffset(), " ", d.GetUntil()))
 	return m, page.release, nil
-}
-
-// timeText is a time (Unix nanoseconds) as RFC 3339 in UTC, "" for 0.
-func timeText(unix int64) string {
-	if unix == 0 {
-		return ""
-	}
-	return string(appendTime(nil, unix))
 }
 
 // checkDeadLetterTopic refuses a group whose dead letters would come back to its own topic.

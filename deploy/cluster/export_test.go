@@ -3,6 +3,8 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -62,6 +64,38 @@ func TestDeadLettersAreExportedOnce(t *testing.T) {
 	if n := len(one.read("graves")); n != 4 {
 		t.Errorf("%d messages for 4 deaths", n)
 	}
+	exportsWhatIsWide(t, one)
+}
+
+// exportsWhatIsWide: as many headers as a message may have, and more bytes than the dead letter topic lets publishers use, are no
+// reason to stay behind. The last of its own headers are left out, and counted.
+func exportsWhatIsWide(t *testing.T, one caller) {
+	t.Helper()
+	one.topic("wide", `{"partitions":1}`)
+	one.topic("narrow", `{"partitions":1,"max_message_bytes":100}`)
+	one.call(201, "PUT", "/v1/topics/wide/groups/g", `{"dead_letter_topic":"narrow"}`, nil)
+	headers := map[string]string{}
+	for i := range 64 {
+		headers[fmt.Sprintf("h%02d", i)] = fmt.Sprint(i)
+	}
+	value := strings.Repeat("x", 5000)
+	body, err := json.Marshal(map[string]any{"messages": []any{map[string]any{"value": value, "headers": headers}}})
+	must(t, err)
+	one.call(200, "POST", "/v1/topics/wide/messages/batch", string(body), nil)
+	one.settle("reject", one.receiveN("wide", "g", 1, ""), `,"reason":"too wide"`)
+	m := one.untilRead("narrow", 1)[0]
+	dropped, err := strconv.Atoi(m.Headers["dead-letter-headers-dropped"])
+	must(t, err)
+	facts := 0
+	for name := range m.Headers {
+		if strings.HasPrefix(name, "dead-letter-") {
+			facts++
+		}
+	}
+	if m.Value != value || len(m.Headers) != 64 || dropped+64-facts != 64 || m.Headers["dead-letter-reason"] != "too wide" {
+		t.Errorf("exported with %d bytes, %d headers, %d of them facts: %v", len(m.Value), len(m.Headers), facts, m.Headers)
+	}
+	one.until("wide", "g", func(g group) bool { return g.Dead == 1 && g.Exported == 1 })
 }
 
 // Dead letter topics that lead in a circle move a message around 8 times in all, then it stays where it is.
