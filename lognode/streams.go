@@ -274,6 +274,9 @@ func (g *gatewayStream) append(id uint64, body []byte) error {
 
 // checked reads a batch that is to be stored, and refuses one whose partition was chosen by an old route.
 func (g *gatewayStream) checked(p mq.PartitionID, route uint64, batch []byte) (mq.Batch, error) {
+	if len(batch) > replica.MaxBatch {
+		return mq.Batch{}, mqerr.New(mqerr.InvalidRequest, "batch: %d bytes, at most %d", len(batch), replica.MaxBatch)
+	}
 	b, err := mq.ParseBatch(batch)
 	if err == nil {
 		err = b.CheckIndex()

@@ -16,6 +16,9 @@ const (
 	// entryAbout is where an entry ends; one batch, or one message that is released or carried, may be larger. With more than
 	// that in it an entry takes nothing else: two of the largest would exceed what a store and a stream take.
 	entryAbout = 1 << 20
+	// MaxBatch is the largest batch that is taken, encoded: one message of the largest size with all headers, or many of about
+	// 1 MiB in all. A larger one would make an entry that no store takes, which its leader could only seal over.
+	MaxBatch = 18 << 20
 	// holdBelow: while an entry of the partition is on its way to the disk, less than this waits for it, so
 	// that single messages gather into one entry as they do in a group commit.
 	holdBelow = 256 << 10

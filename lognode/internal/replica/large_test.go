@@ -1,7 +1,9 @@
 package replica
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +73,67 @@ func TestLargeMessagesDoNotShareAnEntry(t *testing.T) {
 		if m := o.await(1); len(m) != 1 || m[0].value != large {
 			t.Fatalf("%d messages", len(m))
 		}
+	}
+}
+
+// largestBatch is one message that has as much of everything as it may have.
+func largestBatch() ([]byte, mq.Message) {
+	m := mq.Message{Value: bytes.Repeat([]byte("v"), mq.LargestMaxMessageBytes), Lane: mq.LaneNormal,
+		Key: bytes.Repeat([]byte("k"), mq.MaxKeyBytes), ContentType: strings.Repeat("t", mq.MaxContentTypeBytes),
+		TTL: int64(time.Hour)}
+	for i := range mq.MaxHeaders {
+		name := fmt.Sprintf("h%02d", i)
+		m.Headers = append(m.Headers, mq.Header{Name: name, Value: strings.Repeat("h", mq.MaxHeaderBytes-len(name))})
+	}
+	var b mq.BatchBuilder
+	b.Add(&m)
+	long := strings.Repeat("n", mq.MaxNameLength)
+	return b.AppendTo(nil, long, long, mq.CodecNone, nil), m
+}
+
+// The largest message there can be fits into an entry behind the records that may be before it, and such an entry into what
+// carries it: a batch, a store's value, a message of a stream with the rest of a piece before it.
+func TestLargestMessageFitsEverywhere(t *testing.T) {
+	body, m := largestBatch()
+	if room := MaxBatch - len(body); room < 64<<10 {
+		t.Errorf("the largest batch has %d bytes, of at most %d", len(body), MaxBatch)
+	}
+	if MaxBatch+entryAbout+mq.EntryHeaderSize+64<<10 > store.MaxEntryBytes {
+		t.Errorf("an entry of at most %d bytes has no room for a batch of %d behind records of %d", store.MaxEntryBytes, MaxBatch, entryAbout)
+	}
+	if store.MaxEntryBytes+feedBytes+64<<10 > link.MaxMessage {
+		t.Errorf("a stream's message of at most %d bytes has no room for an entry of %d", link.MaxMessage, store.MaxEntryBytes)
+	}
+
+	o := newOne(t)
+	o.group(1, nil)
+	values := make([]string, 950)
+	for i := range values {
+		values[i] = "m"
+	}
+	o.publish(values...)
+	var items []delivery.SettleItem
+	for i, x := range o.receive(1, len(values)) { // nearly as many records as an entry begins with
+		reason := fmt.Sprintf("%d%s", i, strings.Repeat("r", mq.MaxReasonBytes-5))
+		items = append(items, delivery.SettleItem{Receipt: x.receipt, Outcome: delivery.Nack, Reason: reason, Delay: int64(time.Hour)})
+	}
+	ch := make(chan answer, 2)
+	put := func(ft frame.Type, b link.Encoder) { ch <- answer{ft, b.AppendTo(nil)} }
+	o.together(func() {
+		o.p.Settle(items, make([]mqerr.Code, len(items)), put)
+		o.p.Append(body, 1, put)
+	})
+	for range 2 {
+		if err := o.answered(ch).err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := o.store.EntryAt(o.world.head.Open.ID, uint64(len(values)))
+	if err != nil || len(data) < len(body)+900<<10 {
+		t.Fatalf("the entry has %d bytes, they were to share one: %v", len(data), err)
+	}
+	if got := o.receive(1, 1); len(got) != 1 || got[0].value != string(m.Value) {
+		t.Errorf("%d messages", len(got))
 	}
 }
 

@@ -12,8 +12,10 @@ const (
 	// groupEntries bounds a transaction's entries, so that it stays under Badger's own limit, which
 	// depends on MemTableSize (15 % of it, less than 190 bytes an entry here).
 	groupEntries = 8192
-	// MaxEntryBytes is the largest encoded entry; Badger takes no value above ValueLogFileSize.
-	MaxEntryBytes = 24 << 20
+	// MaxEntryBytes is the largest encoded entry: what the largest batch needs with the records of about 1 MiB that may be before
+	// it. Badger takes no value above valueLogFileSize, and a stream between nodes carries an entry in its framing, behind the
+	// smaller ones of one piece of a segment (link.MaxMessage).
+	MaxEntryBytes = 20 << 20
 
 	memTableSize     = 16 << 20
 	valueLogFileSize = 32 << 20
