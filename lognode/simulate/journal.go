@@ -147,9 +147,8 @@ func learnLanes(m *delivery.Machine, all []mq.Entry) error {
 func newestCheckpoint(all []mq.Entry) (parts [][]byte, asOf mq.Position, err error) {
 	found := map[uint64][][]byte{}
 	for i := len(all) - 1; i >= 0; i-- {
-		for rest := all[i].Records; len(rest) > 0; {
-			var rec mq.Record
-			if rec, rest, err = mq.NextRecord(rest); err != nil {
+		for rec, err := range mq.Records(all[i].Records) {
+			if err != nil {
 				return nil, asOf, err
 			}
 			if rec.Kind != mq.KindCheckpoint {

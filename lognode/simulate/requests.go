@@ -159,18 +159,9 @@ func valuesOf(all []mq.Entry) map[uint64][]byte {
 // Values calls f with every message of an entry.
 func Values(e *mq.Entry, f func(offset uint64, value []byte)) error {
 	offset := e.At.Offset
-	for rest := e.Records; len(rest) > 0; {
-		var rec mq.Record
-		var err error
-		if rec, rest, err = mq.NextRecord(rest); err != nil {
-			return err
-		}
-		b, _, _, ok, err := mq.MessagesOf(rec)
+	for b, err := range e.Batches() {
 		if err != nil {
 			return err
-		}
-		if !ok {
-			continue
 		}
 		if err := b.Each(b.Packed(), func(_ int, m *mq.Message) bool {
 			f(offset, m.Value)

@@ -1,6 +1,9 @@
 package mq
 
-import "fmt"
+import (
+	"fmt"
+	"iter"
+)
 
 // Kind says what a record is. Numbers are part of the stored format and never change.
 type Kind uint8
@@ -36,6 +39,19 @@ type Record struct {
 func AppendRecord(b []byte, kind Kind, body []byte) []byte {
 	b = append(b, byte(kind), 1)
 	return AppendBytes(b, body)
+}
+
+// Records gives the records of an entry in order. One that can't be read comes with the error, as the last.
+func Records(records []byte) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for len(records) > 0 {
+			rec, rest, err := NextRecord(records)
+			if !yield(rec, err) || err != nil {
+				return
+			}
+			records = rest
+		}
+	}
 }
 
 // NextRecord takes the first record from the records of an entry and returns what is left.

@@ -3,6 +3,7 @@ package mq
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"math"
 )
 
@@ -88,4 +89,42 @@ func MessagesOf(rec Record) (b Batch, raw []byte, schedules []Schedule, ok bool,
 		return s.Batch, s.Raw, s.Schedules, true, err
 	}
 	return Batch{}, nil, nil, false, nil
+}
+
+// Placed is a batch of an entry whose messages have offsets.
+type Placed struct {
+	Batch
+	First     uint64     // the offset of its first message
+	Raw       []byte     // the batch as stored
+	Schedules []Schedule // by which its messages were known before they were released; nil for others
+	Record    Record     // that holds it
+}
+
+// End is the offset behind the last message.
+func (p *Placed) End() uint64 { return p.First + uint64(p.Count) }
+
+// Batches gives the batches of an entry that take offsets, in order; each counts until the next one. One that can't be
+// read comes as nil with the error, as the last.
+func (e *Entry) Batches() iter.Seq2[*Placed, error] {
+	return func(yield func(*Placed, error) bool) {
+		p := Placed{First: e.At.Offset}
+		for rec, err := range Records(e.Records) {
+			ok := false
+			if err == nil {
+				p.Record = rec
+				p.Batch, p.Raw, p.Schedules, ok, err = MessagesOf(rec)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !ok {
+				continue
+			}
+			if !yield(&p, nil) {
+				return
+			}
+			p.First = p.End()
+		}
+	}
 }

@@ -33,8 +33,7 @@ func (m *Machine) Apply(e *mq.Entry) error {
 		return fmt.Errorf("delivery: entry at %s applied before the lanes below %d are known", e.At, m.unknown)
 	}
 	count := uint64(0)
-	for rest := e.Records; len(rest) > 0; {
-		rec, next, err := mq.NextRecord(rest)
+	for rec, err := range mq.Records(e.Records) {
 		if err != nil {
 			return fmt.Errorf("delivery: entry at %s: %w", e.At, err)
 		}
@@ -43,17 +42,14 @@ func (m *Machine) Apply(e *mq.Entry) error {
 			return fmt.Errorf("delivery: entry at %s: %w", e.At, err)
 		}
 		count += uint64(n)
-		rest = next
 	}
 	if count != uint64(e.Count) {
 		return fmt.Errorf("delivery: entry at %s takes %d offsets but has %d messages", e.At, e.Count, count)
 	}
 	m.advance(e.At.Offset) // a checkpoint is ahead of what its leader knew as committed
 	first := e.At.Offset
-	for rest := e.Records; len(rest) > 0; {
-		rec, next, _ := mq.NextRecord(rest)
+	for rec := range mq.Records(e.Records) {
 		first += m.apply(rec, e.At, first)
-		rest = next
 	}
 	m.next = e.Next()
 	m.advance(m.next.Offset)

@@ -13,40 +13,20 @@ func LanesOf(b *mq.Batch) ([]mq.Lane, error) {
 	return lanes, err
 }
 
-// EachBatch calls f with each batch in an entry that takes offsets, and the offset of its first message.
-func EachBatch(e *mq.Entry, f func(first uint64, b *mq.Batch) error) error {
-	at := e.At.Offset
-	for rest := e.Records; len(rest) > 0; {
-		rec, next, err := mq.NextRecord(rest)
-		if err != nil {
-			return err
-		}
-		rest = next
-		b, _, _, ok, err := mq.MessagesOf(rec)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			continue
-		}
-		if err := f(at, &b); err != nil {
-			return err
-		}
-		at += uint64(b.Count)
-	}
-	return nil
-}
-
 // EntryLanes calls f with each batch in an entry that takes offsets: the one of its first message, and their lanes (nil:
 // all normal).
 func EntryLanes(e *mq.Entry, f func(first uint64, count uint32, lanes []mq.Lane)) error {
-	return EachBatch(e, func(first uint64, b *mq.Batch) error {
-		lanes, err := LanesOf(b)
-		if err == nil {
-			f(first, uint32(b.Count), lanes)
+	for b, err := range e.Batches() {
+		if err != nil {
+			return err
 		}
-		return err
-	})
+		lanes, err := LanesOf(&b.Batch)
+		if err != nil {
+			return err
+		}
+		f(b.First, uint32(b.Count), lanes)
+	}
+	return nil
 }
 
 // Attributes are what orders the messages of a batch.
@@ -91,28 +71,18 @@ func attributesOf(b *mq.Batch, keys bool) (Attributes, error) {
 
 // EntryKeys appends the key hashes of an entry's messages from offset on.
 func EntryKeys(e *mq.Entry, offset uint64, keys []uint64) ([]uint64, error) {
-	at := e.At.Offset
-	for rest := e.Records; len(rest) > 0; {
-		rec, next, err := mq.NextRecord(rest)
+	for b, err := range e.Batches() {
 		if err != nil {
 			return keys, err
 		}
-		rest = next
-		b, _, _, ok, err := mq.MessagesOf(rec)
-		if err != nil {
-			return keys, err
-		}
-		if !ok {
+		if b.End() <= offset {
 			continue
 		}
-		if end := at + uint64(b.Count); end > offset {
-			a, err := attributesOf(&b, true)
-			if err != nil {
-				return keys, err
-			}
-			keys = append(keys, a.Keys[max(offset, at)-at:]...)
+		a, err := attributesOf(&b.Batch, true)
+		if err != nil {
+			return keys, err
 		}
-		at += uint64(b.Count)
+		keys = append(keys, a.Keys[max(offset, b.First)-b.First:]...)
 	}
 	return keys, nil
 }

@@ -161,12 +161,10 @@ var errNotCarried = errors.New("delivery: the entry does not hold the carried me
 // least the first. Its sizes are not set.
 func FindCarried(e *mq.Entry, offsets []uint64) (*CarriedBatch, []uint64, error) {
 	c := &CarriedBatch{}
-	for rest := e.Records; len(rest) > 0; {
-		rec, next, err := mq.NextRecord(rest)
+	for rec, err := range mq.Records(e.Records) {
 		if err != nil {
 			return nil, nil, err
 		}
-		rest = next
 		ours, err := c.readHead(rec)
 		if err != nil {
 			return nil, nil, err
@@ -222,31 +220,22 @@ func (c *CarriedBatch) take(ordinals []int) error {
 // ToCarry is the batch that carries some messages of an entry: those of the ascending offsets that are in the record
 // which has the first one. It says which those are.
 func ToCarry(e *mq.Entry, offsets []uint64) (*CarriedBatch, []uint64, error) {
-	at := e.At.Offset
-	for rest := e.Records; len(rest) > 0; {
-		rec, next, err := mq.NextRecord(rest)
+	for b, err := range e.Batches() {
 		if err != nil {
 			return nil, nil, err
 		}
-		rest = next
-		b, _, _, _, err := mq.MessagesOf(rec)
-		if err != nil {
-			return nil, nil, err
-		}
-		end := at + uint64(b.Count)
-		if offsets[0] >= end {
-			at = end
+		if offsets[0] >= b.End() {
 			continue
 		}
 		var ordinals []int
 		for _, off := range offsets {
-			if off >= end || len(ordinals) == MaxReceive {
+			if off >= b.End() || len(ordinals) == MaxReceive {
 				break
 			}
-			ordinals = append(ordinals, int(off-at))
+			ordinals = append(ordinals, int(off-b.First))
 		}
 		some := offsets[:len(ordinals)]
-		c := &CarriedBatch{Stamp: e.Stamp, Offsets: slices.Clone(some), Kind: rec.Kind, Body: rec.Body, First: at}
+		c := &CarriedBatch{Stamp: e.Stamp, Offsets: slices.Clone(some), Kind: b.Record.Kind, Body: b.Record.Body, First: b.First}
 		return c, some, c.take(ordinals)
 	}
 	return nil, nil, errNotCarried
@@ -272,9 +261,8 @@ func (c *CarriedBatch) Entry(offset uint64) (*mq.Entry, error) {
 // CarriedRelease is the offset of a message in a carried record of an entry that was released under a schedule number.
 func CarriedRelease(e *mq.Entry, number uint64) (offset uint64, found bool, err error) {
 	var c CarriedBatch
-	for rest := e.Records; len(rest) > 0; {
-		var rec mq.Record
-		if rec, rest, err = mq.NextRecord(rest); err != nil {
+	for rec, err := range mq.Records(e.Records) {
+		if err != nil {
 			return 0, false, err
 		}
 		if ours, err := c.readHead(rec); err != nil || !ours || c.Kind != mq.KindReleased {

@@ -12,12 +12,10 @@ type Settlement struct {
 // order: acked, nacked, postponed and dead. Records of kinds that this version does not know are passed over.
 func Settlements(e *mq.Entry, group mq.GroupID, f func(Settlement)) error {
 	var s settled
-	for rest := e.Records; len(rest) > 0; {
-		rec, next, err := mq.NextRecord(rest)
+	for rec, err := range mq.Records(e.Records) {
 		if err != nil {
 			return err
 		}
-		rest = next
 		if rec.Version != 1 || rec.Kind != mq.KindSettled {
 			continue
 		}

@@ -62,12 +62,10 @@ func TraceEntry(e *mq.Entry, offset uint64, f func(Event)) error {
 	var x deadRemoved
 	var out deadExported
 	var change groupChange
-	for rest := e.Records; len(rest) > 0; {
-		rec, next, err := mq.NextRecord(rest)
+	for rec, err := range mq.Records(e.Records) {
 		if err != nil {
 			return err
 		}
-		rest = next
 		if rec.Version != 1 {
 			continue
 		}

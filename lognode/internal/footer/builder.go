@@ -62,8 +62,7 @@ func (b *Builder) Add(e *mq.Entry, size int) error {
 	}
 	b.blocks.enter(e, size)
 	at := e.At.Offset
-	for rest := e.Records; len(rest) > 0; {
-		rec, next, err := mq.NextRecord(rest)
+	for rec, err := range mq.Records(e.Records) {
 		if err != nil {
 			return fmt.Errorf("footer: entry at %s: %w", e.At, err)
 		}
@@ -75,7 +74,6 @@ func (b *Builder) Add(e *mq.Entry, size int) error {
 			return fmt.Errorf("footer: entry at %s: %w", e.At, err)
 		}
 		at += uint64(n)
-		rest = next
 	}
 	b.to, b.last = e.Next(), e.Stamp
 	b.bytes += size

@@ -100,12 +100,10 @@ func (p *Partition) readCarried(ctx context.Context, j *journal, list []schedule
 // scheduledAt is when the schedules of an entry were made; one that carries keeps the time of those that it carries.
 func scheduledAt(e *mq.Entry) (int64, error) {
 	var s mq.ScheduleBatch
-	for rest := e.Records; len(rest) > 0; {
-		rec, next, err := mq.NextRecord(rest)
+	for rec, err := range mq.Records(e.Records) {
 		if err != nil {
 			return 0, err
 		}
-		rest = next
 		if at, ok, err := schedule.ReadScheduled(rec, &s); err != nil {
 			return 0, err
 		} else if ok && at != 0 {

@@ -153,21 +153,22 @@ func (p *Partition) eachIndexed(ctx context.Context, j *journal, offsets []uint6
 
 // indexed calls f for the offsets that the entry holds and returns the others, which are behind it.
 func indexed(e *mq.Entry, offsets []uint64, f func(off uint64, m *mq.Message)) ([]uint64, error) {
-	err := delivery.EachBatch(e, func(first uint64, b *mq.Batch) error {
-		end := first + uint64(b.Count)
-		if len(offsets) == 0 || offsets[0] >= end {
-			return nil
+	for b, err := range e.Batches() {
+		if err == nil && len(offsets) > 0 && offsets[0] < b.End() {
+			err = b.Each(nil, func(i int, m *mq.Message) bool {
+				if offsets[0] == b.First+uint64(i) {
+					f(offsets[0], m)
+					offsets = offsets[1:]
+				}
+				return len(offsets) > 0 && offsets[0] < b.End()
+			})
 		}
-		return b.Each(nil, func(i int, m *mq.Message) bool {
-			if offsets[0] == first+uint64(i) {
-				f(offsets[0], m)
-				offsets = offsets[1:]
-			}
-			return len(offsets) > 0 && offsets[0] < end
-		})
-	})
+		if err != nil {
+			return offsets, err
+		}
+	}
 	for len(offsets) > 0 && offsets[0] < e.Next().Offset {
 		offsets = offsets[1:] // it was in none of the batches
 	}
-	return offsets, err
+	return offsets, nil
 }

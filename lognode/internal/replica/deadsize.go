@@ -3,9 +3,6 @@ package replica
 import (
 	"context"
 	"time"
-
-	"github.com/splashdam/splashdam/lognode/internal/delivery"
-	"github.com/splashdam/splashdam/shared/mq"
 )
 
 // learnSizes reads how large dead letters are whose group limits them by bytes, beside the partition.
@@ -43,15 +40,17 @@ func (p *Partition) sizeOf(ctx context.Context, j *journal, offset uint64) (size
 	if err != nil {
 		return 0, err
 	}
-	err = delivery.EachBatch(e, func(first uint64, b *mq.Batch) error {
-		if offset < first || offset-first >= uint64(b.Count) {
-			return nil
+	for b, err := range e.Batches() {
+		if err == nil && b.First <= offset && offset < b.End() {
+			err = b.EachSize(func(i, n int) {
+				if uint64(i) == offset-b.First {
+					size = uint32(n)
+				}
+			})
 		}
-		return b.EachSize(func(i, n int) {
-			if uint64(i) == offset-first {
-				size = uint32(n)
-			}
-		})
-	})
-	return size, err
+		if err != nil {
+			return size, err
+		}
+	}
+	return size, nil
 }

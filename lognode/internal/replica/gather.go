@@ -80,36 +80,29 @@ func (p *Partition) chunks(ctx context.Context, j journal, list []stretch, budge
 		if err != nil {
 			return out, n, size, err
 		}
-		at := e.At.Offset
-		for rest := e.Records; len(rest) > 0 && len(w.list) > 0 && (size < budget || n < least); {
-			var rec mq.Record
-			if rec, rest, err = mq.NextRecord(rest); err != nil {
-				return out, n, size, err
-			}
-			b, raw, schedules, ok, err := mq.MessagesOf(rec)
+		for b, err := range e.Batches() {
 			if err != nil {
 				return out, n, size, err
 			}
-			if !ok {
+			if len(w.list) == 0 || size >= budget && n >= least {
+				break
+			}
+			ordinals, all := w.within(b.First, b.End())
+			if !all && len(ordinals) == 0 {
 				continue
 			}
-			end := at + uint64(b.Count)
-			ordinals, all := w.within(at, end)
-			if all || len(ordinals) > 0 {
-				c, took, err := chunkOf(&b, raw, ordinals, budget-size, int(least-min(n, least)))
-				if err != nil || took == 0 {
-					return out, n, size, err
-				}
-				c.First, c.Stamp, c.Numbers = at, e.Stamp, numbersOf(schedules, ordinals, took)
-				out = append(out, c)
-				n += uint32(took)
-				size += len(c.Batch)
-				w.skip(uint32(took))
-				if took < len(ordinals) || all && took < b.Count {
-					return out, n, size, nil
-				}
+			c, took, err := chunkOf(&b.Batch, b.Raw, ordinals, budget-size, int(least-min(n, least)))
+			if err != nil || took == 0 {
+				return out, n, size, err
 			}
-			at = end
+			c.First, c.Stamp, c.Numbers = b.First, e.Stamp, numbersOf(b.Schedules, ordinals, took)
+			out = append(out, c)
+			n += uint32(took)
+			size += len(c.Batch)
+			w.skip(uint32(took))
+			if took < len(ordinals) || all && took < b.Count {
+				return out, n, size, nil
+			}
 		}
 	}
 }

@@ -176,10 +176,8 @@ func maxPosition(a, b mq.Position) mq.Position {
 func (p *Partition) findCheckpoint(ctx context.Context, chain []mq.Segment) (parts [][]byte, asOf mq.Position, err error) {
 	found := map[uint64][][]byte{}
 	err = p.walkBack(ctx, chain, func(e *mq.Entry) error {
-		for rest := e.Records; len(rest) > 0; {
-			var rec mq.Record
-			var err error
-			if rec, rest, err = mq.NextRecord(rest); err != nil {
+		for rec, err := range mq.Records(e.Records) {
+			if err != nil {
 				return err
 			}
 			if rec.Kind != mq.KindCheckpoint {

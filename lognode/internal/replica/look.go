@@ -49,17 +49,7 @@ func (p *Partition) lookAt(ctx context.Context, j *journal, w *delivery.Window) 
 	for at < end && found < lookEnough && ctx.Err() == nil {
 		e, err := p.entry(ctx, j, at)
 		if err == nil {
-			err = delivery.EachBatch(e, func(first uint64, b *mq.Batch) error {
-				if b.Uses&mq.UsesHeaders == 0 {
-					return nil
-				}
-				return b.Each(nil, func(i int, m *mq.Message) bool {
-					if off := first + uint64(i); off >= w.From && w.Filter.Match(m.Headers) {
-						add(off, 1)
-					}
-					return true
-				})
-			})
+			err = matching(e, w, add)
 		}
 		if err != nil {
 			p.log.Warn("a filter can't read a message", "offset", at, "err", err)
@@ -71,4 +61,22 @@ func (p *Partition) lookAt(ctx context.Context, j *journal, w *delivery.Window) 
 	}
 	w.To = min(at, w.To)
 	return wanted
+}
+
+// matching calls add for the messages of an entry, from the window's begin on, that its filter wants.
+func matching(e *mq.Entry, w *delivery.Window, add func(first, count uint64)) error {
+	for b, err := range e.Batches() {
+		if err == nil && b.Uses&mq.UsesHeaders != 0 {
+			err = b.Each(nil, func(i int, m *mq.Message) bool {
+				if off := b.First + uint64(i); off >= w.From && w.Filter.Match(m.Headers) {
+					add(off, 1)
+				}
+				return true
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -85,12 +85,10 @@ func messagesOf(e *mq.Entry, wanted []schedule.Wanted, out map[uint64]mq.Message
 		numbers[w.Number] = true
 	}
 	var s mq.ScheduleBatch
-	for rest := e.Records; len(rest) > 0; {
-		rec, next, err := mq.NextRecord(rest)
+	for rec, err := range mq.Records(e.Records) {
 		if err != nil {
 			return err
 		}
-		rest = next
 		if _, ok, err := schedule.ReadScheduled(rec, &s); err != nil {
 			return err
 		} else if ok {
@@ -149,21 +147,13 @@ func scheduleOf(e *mq.Entry, offset uint64) (number uint64, ok bool) {
 
 // released calls f for each message of an entry that was scheduled.
 func released(e *mq.Entry, f func(offset, number uint64)) error {
-	at := e.At.Offset
-	for rest := e.Records; len(rest) > 0; {
-		rec, next, err := mq.NextRecord(rest)
+	for b, err := range e.Batches() {
 		if err != nil {
 			return err
 		}
-		rest = next
-		b, _, schedules, _, err := mq.MessagesOf(rec)
-		if err != nil {
-			return err
+		for i := range b.Schedules {
+			f(b.First+uint64(i), b.Schedules[i].Number)
 		}
-		for i := range schedules {
-			f(at+uint64(i), schedules[i].Number)
-		}
-		at += uint64(b.Count)
 	}
 	return nil
 }

@@ -62,12 +62,10 @@ func (b *Book) Carry(at mq.Position, schedules []mq.Schedule) {
 // the record's first message.
 func (b *Book) eachRecord(e *mq.Entry, f func(rec mq.Record, offset uint64) error) error {
 	offset := e.At.Offset
-	for rest := e.Records; len(rest) > 0; {
-		rec, next, err := mq.NextRecord(rest)
+	for rec, err := range mq.Records(e.Records) {
 		if err != nil {
 			return fmt.Errorf("schedule: entry at %s: %w", e.At, err)
 		}
-		rest = next
 		count, ours, err := b.read(rec)
 		if err == nil && ours {
 			err = f(rec, offset)
