@@ -3,6 +3,7 @@ package coordinator
 import (
 	"testing"
 
+	"github.com/splashdam/splashdam/coordinator/internal/seal"
 	"github.com/splashdam/splashdam/shared/bus"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -161,5 +162,55 @@ func TestReportsSeal(t *testing.T) {
 	}
 	if len(chain) != 2 || chain[0].ID != first.ID || chain[1].ID != second.ID || chain[1].End != h.Open.Base || chain[0].End != chain[1].Base {
 		t.Fatalf("chain %+v, open %+v", chain, h.Open)
+	}
+}
+
+// TestManyPartitionsMoveInSeveralRounds: more than fit in the rounds that are under way together.
+func TestManyPartitionsMoveInSeveralRounds(t *testing.T) {
+	t.Parallel()
+	const n = roundsAtOnce*seal.MaxTargets + 50
+	c := newCluster(t, 3, startAll(t, configs(t, 1)...)...)
+	topic := c.topic("orders", n)
+	leads, ids := map[mq.StoreID]int{}, map[mq.SegmentID]bool{}
+	var dead mq.StoreID
+	for _, h := range c.view.Heads(topic.ID) {
+		leads[h.Open.Leader.Store]++
+		ids[h.Open.ID] = true
+		dead = h.Open.Leader.Store
+		for _, r := range h.Open.Replicas {
+			c.nodes[r.Store].append(h.Open.ID, at(1))
+		}
+	}
+	for store, l := range leads {
+		if l < n/3-20 || l > n/3+20 {
+			t.Errorf("%s leads %d of %d", store, l, n)
+		}
+	}
+	c.nodes[dead].die()
+	c.wait("others lead all partitions", func(v *meta.View) bool {
+		for _, h := range v.Heads(topic.ID) {
+			if h.Open.Leader.Store == dead {
+				return false
+			}
+		}
+		return true
+	})
+	moved := 0
+	for _, h := range c.view.Heads(topic.ID) {
+		if h.Open.Number == 1 {
+			continue
+		}
+		base := mq.Position{}
+		if h.Last != nil {
+			moved++
+			base = at(1)
+		}
+		if h.Open.Base != base || h.Last != nil && h.Last.End != base || ids[h.Open.ID] {
+			t.Fatalf("last %+v, open %+v", h.Last, h.Open)
+		}
+		ids[h.Open.ID] = true
+	}
+	if moved < leads[dead]-balanceMoves { // a few may have been moved before anything was in them
+		t.Errorf("%d partitions have a next segment, %d were led by the dead node", moved, leads[dead])
 	}
 }
