@@ -25,8 +25,9 @@ const (
 	pulseFresh = time.Second
 )
 
-// errSilent is the cause of what ended because its gateway takes connections and answers nothing: it is frozen, or was cut off.
-var errSilent = errors.New("client: the gateway is silent")
+// ErrSilent is in what a call returns whose gateway took the connection and answered nothing, not even that it lives: it is frozen,
+// or was cut off. A call that may have been carried out is an *Error around it, for which IsOutcomeUnknown holds.
+var ErrSilent = errors.New("client: the gateway is silent")
 
 // pulse is what is known of one gateway's life.
 type pulse struct {
@@ -90,7 +91,7 @@ type guard struct {
 	ended  chan struct{} // closed when watch has returned
 }
 
-// guard starts to watch; what is done under the context ends with the cause errSilent. The caller calls stop, which waits for
+// guard starts to watch; what is done under the context ends with the cause ErrSilent. The caller calls stop, which waits for
 // the goroutine, if there is one.
 func (c *Client) guard(ctx context.Context, base string, quiet time.Duration) (context.Context, *guard) {
 	g := &guard{client: c, base: base, quiet: quiet, began: time.Now(), ended: make(chan struct{})}
@@ -109,7 +110,7 @@ func (g *guard) watch() {
 			continue // something may have come meanwhile
 		}
 		if !g.client.alive(g.ctx, g.base) {
-			g.cancel(errSilent)
+			g.cancel(ErrSilent)
 			return
 		}
 		if !sleep(g.ctx, g.quiet) {
@@ -122,7 +123,7 @@ func (g *guard) watch() {
 func (g *guard) touch() { g.heard.Store(int64(time.Since(g.began))) }
 
 // silent says whether it was the guard that ended the work.
-func (g *guard) silent() bool { return context.Cause(g.ctx) == errSilent }
+func (g *guard) silent() bool { return context.Cause(g.ctx) == ErrSilent }
 
 // stop ends the watch, and what is still done under its context.
 func (g *guard) stop() {
@@ -139,7 +140,7 @@ func (g *guard) explain(err error) error {
 	if err == nil || !g.silent() {
 		return err
 	}
-	return fmt.Errorf("%w: %s takes connections and does not answer", errSilent, g.base)
+	return fmt.Errorf("%w: %s takes connections and does not answer", ErrSilent, g.base)
 }
 
 // guarded is the body of an answer. It is watched until it is closed.

@@ -62,7 +62,7 @@ func TestFrozenGateway(t *testing.T) {
 				c.servers.index.Store(0)
 				began := time.Now()
 				err := tt.call(t.Context(), c)
-				if tt.again != (err == nil) || !tt.again && (!IsOutcomeUnknown(err) || !errors.Is(err, errSilent)) {
+				if tt.again != (err == nil) || !tt.again && (!IsOutcomeUnknown(err) || !errors.Is(err, ErrSilent)) {
 					t.Errorf("error %v", err)
 				}
 				if took := time.Since(began); took < tt.after+pulseWait || took > tt.after+pulseWait+c.retry.Max {
@@ -170,7 +170,7 @@ func TestPublishStreamSilence(t *testing.T) {
 			for s.Send(t.Context(), Message{}) == nil {
 			}
 		})
-		if _, err := s.Recv(); !errors.Is(err, errSilent) || time.Since(began) != waitSilence+pulseWait {
+		if _, err := s.Recv(); !errors.Is(err, ErrSilent) || time.Since(began) != waitSilence+pulseWait {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		sender.Wait()

@@ -74,7 +74,7 @@ func (c *Client) Socket(ctx context.Context) (*Socket, error) {
 func (s *Socket) dial(ctx context.Context) error {
 	s.ctx, s.guard = s.client.guard(context.Background(), s.base, waitSilence)
 	s.cancel = s.guard.cancel
-	silence := time.AfterFunc(streamSilence, func() { s.cancel(errSilent) }) // the server pings every 15 s
+	silence := time.AfterFunc(streamSilence, func() { s.cancel(ErrSilent) }) // the server pings every 15 s
 	dialing, shaken := s.client.guard(ctx, s.base, callSilence)
 	conn, answer, err := websocket.Dial(dialing, s.base+pathOf("stream"), &websocket.DialOptions{HTTPClient: s.client.http,
 		HTTPHeader: http.Header{"User-Agent": {s.client.userAgent}}, OnPingReceived: func(context.Context, []byte) bool {

@@ -70,7 +70,7 @@ func TestSocketSilence(t *testing.T) {
 			p.frozen = frozen
 			began := time.Now()
 			_, err = s.Publish(t.Context(), "t", []Message{{}}) // is never answered
-			if took := time.Since(began); !IsOutcomeUnknown(err) || !errors.Is(err, errSilent) || took != want {
+			if took := time.Since(began); !IsOutcomeUnknown(err) || !errors.Is(err, ErrSilent) || took != want {
 				t.Errorf("frozen %t, after %s, want %s: %v", frozen, took, want, err)
 			}
 		})

@@ -111,7 +111,7 @@ type subscription struct {
 func (s *subscription) stream(ctx context.Context, c *Client, base, path string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(streamSilence, func() { cancel(errSilent) })
+	silence := time.AfterFunc(streamSilence, func() { cancel(ErrSilent) })
 	defer silence.Stop()
 	q := &call{method: http.MethodGet, path: path, header: http.Header{"Accept": {"text/event-stream"}}, quiet: waitSilence}
 	answer, _, err := c.once(ctx, base, q)
@@ -142,8 +142,8 @@ func (s *subscription) stream(ctx context.Context, c *Client, base, path string)
 		silence.Reset(streamSilence)
 	}
 	switch err := lines.Err(); {
-	case context.Cause(ctx) == errSilent:
-		return errSilent
+	case context.Cause(ctx) == ErrSilent:
+		return ErrSilent
 	case err != nil:
 		return fmt.Errorf("client: %w", err)
 	}

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/client"
 )
 
 // server answers the calls of the command line with fixed bodies and keeps what was asked.
@@ -244,5 +248,22 @@ func TestFollowOutlastsABrokenConnection(t *testing.T) {
 	status := execute(ctx, []string{"consume", "t", "-g", "g", "-f", "--no-ack", "--raw", "--server", h.URL}, strings.NewReader(""), &out, &errOut)
 	if status != exitOK || out.String() != "a\tb\n\xff\n" || !strings.Contains(errOut.String(), "trying again") {
 		t.Errorf("status %d, %q, %q", status, out.String(), errOut.String())
+	}
+}
+
+// A gateway that can't be heard is worth another try by a script, whatever silences it.
+func TestExitStatusOfLostConnections(t *testing.T) {
+	for name, err := range map[string]error{
+		"silent":     fmt.Errorf("%w: http://x takes connections and does not answer", client.ErrSilent),
+		"broken":     fmt.Errorf("client: %w", &url.Error{Op: "Get", URL: "http://x", Err: io.ErrUnexpectedEOF}),
+		"timed out":  fmt.Errorf("client: %w", &url.Error{Op: "Get", URL: "http://x", Err: context.DeadlineExceeded}),
+		"no gateway": fmt.Errorf("client: %w", &url.Error{Op: "Get", URL: "http://x", Err: &net.OpError{Op: "dial", Err: errors.New("refused")}}),
+	} {
+		if got := report(io.Discard, err, false); got != exitUnavailable {
+			t.Errorf("%s: exit status %d", name, got)
+		}
+	}
+	if got := report(io.Discard, errors.New("a file is not there"), false); got != exitRefused {
+		t.Errorf("something else: exit status %d", got)
 	}
 }

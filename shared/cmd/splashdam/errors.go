@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"strings"
 
 	"github.com/splashdam/splashdam/shared/client"
@@ -70,12 +71,18 @@ func report(w io.Writer, err error, interrupted bool) int {
 	}
 	fmt.Fprintf(w, "splashdam: %v\n", err)
 	var dial *net.OpError
+	var lost *url.Error // of net/http: the connection broke
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		fmt.Fprintln(w, "  Is a gateway running there? Name others with --server or SPLASHDAM_SERVER.")
 		return exitUnavailable
+	case errors.Is(err, client.ErrSilent):
+		fmt.Fprintln(w, "  Is it stopped or overloaded? Name others with --server or SPLASHDAM_SERVER.")
+		return exitUnavailable
 	case errors.Is(err, context.DeadlineExceeded):
 		fmt.Fprintln(w, "  No answer within --timeout.")
+		return exitUnavailable
+	case errors.As(err, &lost):
 		return exitUnavailable
 	}
 	return exitRefused

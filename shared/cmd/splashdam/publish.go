@@ -102,7 +102,7 @@ func (p *publishCmd) one(s *session, r io.Reader, name string) error {
 		if !out.DeliverAt.IsZero() {
 			text = fmt.Sprintf("%s  partition %d  delivered at %s", out.ID, out.Partition, stamp(out.DeliverAt))
 		}
-		if out.Duplicate {
+		if out.Duplicate && p.Idempotency != "" { // else it is a lost answer that was asked for again
 			text += "  (was stored before)"
 		}
 		return text + "\n"
