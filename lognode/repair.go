@@ -12,7 +12,7 @@ import (
 
 const (
 	// repairLast is how often a node compares its copies of partitions' last sealed segments with etcd where a head has
-	// changed or a copy was found damaged, repairAll how often those of all sealed segments.
+	// changed, repairAll how often those of all sealed segments; a copy that is found damaged has it look at once.
 	repairLast = 2 * time.Second
 	repairAll  = 30 * time.Second
 	// repairBytes is how many bytes a second a node takes from others for repairs.
@@ -30,26 +30,47 @@ func (n *Node) repair() {
 	defer feed.Close()
 	last := map[mq.PartitionID]bool{} // of which the last sealed segment may not be whole here
 	damages := n.store.Damages()
-	all := time.Now().Add(repairLast) // the first full look comes soon after the start
+	full := looks{next: time.Now().Add(repairLast)} // the first one comes soon after the start
 	for {
 		select {
 		case <-tick.C:
+		case <-n.store.DamageFound():
 		case <-n.ctx.Done():
 			return
 		}
 		heads, found := feed.Take(time.Now()), n.store.Damages()
 		if found != damages {
 			heads, damages = n.view.HeadsOf(n.store.Identity().Store), found
+			full.damaged()
 		}
 		for i := range heads {
 			last[heads[i].Partition] = true
 		}
 		n.repairHeads(last, taken)
-		if now := time.Now(); !now.Before(all) {
-			all = now.Add(repairAll)
+		if full.due(time.Now()) {
 			n.repairSealed(taken)
 		}
 	}
+}
+
+// looks says when a node looks at all sealed segments.
+type looks struct{ last, next time.Time }
+
+// damaged brings the next one forward, as a copy was found damaged: at once, but for one that has just been. A disk that gives
+// up is damaged everywhere, and each look lists all segments there are.
+func (l *looks) damaged() {
+	if soon := l.last.Add(repairLast); soon.Before(l.next) {
+		l.next = soon
+	}
+}
+
+// due says whether it is time for one, which then begins.
+func (l *looks) due(now time.Time) bool {
+	if now.Before(l.next) {
+		return false
+	}
+	l.last, l.next = now, now.Add(repairAll)
+	return true
 }
 
 // repairSealed lists all sealed segments, and makes the copies whole that this node should have of them.

@@ -169,6 +169,10 @@ func (s *Store) damage(id mq.SegmentID, err error) error {
 	}
 	g.damaged = true
 	s.damages.Add(1)
+	select {
+	case s.damaged <- struct{}{}:
+	default:
+	}
 	gen := g.facts.gen
 	s.mu.Unlock()
 	s.log.Error("segment is damaged", "segment", id, "error", err)

@@ -132,6 +132,10 @@ func (s *Store) Segments() []SegmentInfo {
 // be mended.
 func (s *Store) Damages() uint64 { return s.damages.Load() }
 
+// DamageFound receives after Damages has risen, so that whoever repairs can begin at once. It is for one receiver; what rises
+// several times in between is told once.
+func (s *Store) DamageFound() <-chan struct{} { return s.damaged }
+
 // Segment looks one replica up; false means that the store does not know it, which is not the same as empty.
 func (s *Store) Segment(id mq.SegmentID) (SegmentInfo, bool) {
 	s.mu.RLock()

@@ -58,6 +58,7 @@ type Store struct {
 	committed  chan struct{}      // closed when the committer ended
 	background sync.WaitGroup
 	damages    atomic.Uint64 // segments that reads found damaged
+	damaged    chan struct{} // capacity 1: another one was
 	closing    atomic.Bool   // set before the volumes are closed for good
 	closeOnce  sync.Once
 	closeErr   error
@@ -97,6 +98,7 @@ func newStore(cfg Config, log *slog.Logger, lock *os.File) *Store {
 		holds:       newHolds(),
 		failure:     newFailure(),
 		stop:        make(chan struct{}),
+		damaged:     make(chan struct{}, 1),
 		pokeLedger:  make(chan struct{}, 1),
 		pokeJan:     make(chan struct{}, 1),
 		reclaim:     make(chan chan struct{}),
