@@ -71,7 +71,7 @@ func New(o Options) (*Client, error) {
 			return nil, err
 		}
 		c.servers.bases = append(c.servers.bases, base)
-		c.servers.pulses[base] = &pulse{turn: make(chan struct{}, 1)}
+		c.servers.pulses[base] = newPulse()
 	}
 	c.servers.index.Store(rand.Uint32N(uint32(len(o.Servers))))
 	if c.http == nil {

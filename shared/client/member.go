@@ -21,11 +21,19 @@ func (c *Client) JoinGroup(ctx context.Context, topic, group string, in api.Join
 // Heartbeat says that a member lives and answers what it owns; with in.Wait, when that is something else than at
 // in.Generation. IsNotMember tells the errors after which to join again.
 func (c *Client) Heartbeat(ctx context.Context, topic, group, member string, in api.HeartbeatInput) (api.Membership, error) {
-	var out api.Membership
+	return c.heartbeat(ctx, topic, group, member, in, waitSilence)
+}
+
+// heartbeat is a Heartbeat whose gateway may be silent for so long while it waits, before it is asked whether it lives.
+func (c *Client) heartbeat(ctx context.Context, topic, group, member string, in api.HeartbeatInput, quiet time.Duration) (out api.Membership, err error) {
 	q, err := newCall(http.MethodPost, pathOf("topics", topic, "groups", group, "members", member, "heartbeat"), in, true)
-	if err == nil {
-		_, err = c.exchange(ctx, q.poll(time.Duration(in.Wait)), &out)
+	if err != nil {
+		return out, err
 	}
+	if in.Wait > 0 {
+		q.quiet = quiet
+	}
+	_, err = c.exchange(ctx, q, &out)
 	return out, err
 }
 
@@ -149,9 +157,11 @@ func (m *Member) beat(ctx context.Context) (api.Membership, error) {
 		}
 	})
 	m.mu.Lock()
-	generation := m.state.Generation
+	generation, ttl := m.state.Generation, time.Duration(m.state.TTL)
 	m.mu.Unlock()
-	next, err := m.client.Heartbeat(ctx, m.topic, m.group, m.in.Name, api.HeartbeatInput{Generation: generation, Wait: api.Duration(heartbeatWait)})
+	// A frozen gateway keeps nobody alive: with the usual ttl the member is heard of elsewhere before that has passed.
+	quiet := min(max(ttl/3, time.Second), waitSilence)
+	next, err := m.client.heartbeat(ctx, m.topic, m.group, m.in.Name, api.HeartbeatInput{Generation: generation, Wait: api.Duration(heartbeatWait)}, quiet)
 	cancel()
 	watch.Wait()
 	if lost {

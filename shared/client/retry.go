@@ -86,7 +86,8 @@ func (c *Client) send(ctx context.Context, q *call, take func(*http.Response) er
 		if lost = lost || q.keyed && sent && open(err); lost && !refused(err) {
 			err = unknown(err)
 		}
-		if elsewhere {
+		// That a caller wants no answer any more says nothing of a gateway; that there was none in a caller's time may.
+		if elsewhere && !errors.Is(ctx.Err(), context.Canceled) {
 			c.servers.leave(base)
 		}
 		if ctx.Err() != nil || !again || attempt >= c.retry.Attempts {

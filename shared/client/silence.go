@@ -31,9 +31,29 @@ var ErrSilent = errors.New("client: the gateway is silent")
 
 // pulse is what is known of one gateway's life.
 type pulse struct {
-	turn chan struct{} // capacity 1: who holds it asks, or reads and writes the fields below
+	turn chan struct{} // capacity 1: who holds it asks, or reads and writes the next two fields
 	at   time.Time     // of the last answer, or of the lack of one
 	ok   bool
+
+	mu   sync.Mutex
+	lost chan struct{} // closed when there was no answer
+}
+
+func newPulse() *pulse { return &pulse{turn: make(chan struct{}, 1), lost: make(chan struct{})} }
+
+// next is closed when the gateway is found silent from now on.
+func (p *pulse) next() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost
+}
+
+// tell ends what waits at the gateway.
+func (p *pulse) tell() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.lost)
+	p.lost = make(chan struct{})
 }
 
 // alive asks the gateway whether it lives, unless somebody just did. Any answer is one: that of a proxy, of an older gateway,
@@ -55,7 +75,9 @@ func (c *Client) alive(ctx context.Context, base string) bool {
 	if ctx.Err() != nil {
 		return true
 	}
-	p.at, p.ok = time.Now(), ok
+	if p.at, p.ok = time.Now(), ok; !ok {
+		p.tell()
+	}
 	return ok
 }
 
@@ -86,7 +108,7 @@ type guard struct {
 	cancel context.CancelCauseFunc
 	began  time.Time
 	heard  atomic.Int64 // since began, when something came last
-	timer  *time.Timer  // starts watch, so that what is answered in time pays for no goroutine
+	timer  *time.Timer  // starts watch, so that a call that is answered in time pays for no goroutine; nil for what waits
 	once   sync.Once
 	ended  chan struct{} // closed when watch has returned
 }
@@ -96,26 +118,43 @@ type guard struct {
 func (c *Client) guard(ctx context.Context, base string, quiet time.Duration) (context.Context, *guard) {
 	g := &guard{client: c, base: base, quiet: quiet, began: time.Now(), ended: make(chan struct{})}
 	g.ctx, g.cancel = context.WithCancelCause(ctx)
-	g.timer = time.AfterFunc(quiet, g.watch)
+	if quiet > callSilence {
+		go g.watch() // stop waits for it
+	} else {
+		g.timer = time.AfterFunc(quiet, g.watch)
+	}
 	return g.ctx, g
 }
 
+// watch asks whenever nothing came for quiet. When somebody else has found the gateway silent it does not wait for its own turn,
+// unless something came just now: then it asks again.
 func (g *guard) watch() {
 	defer close(g.ended)
+	p := g.client.servers.pulses[g.base]
+	lost, quiet := p.next(), g.quiet
+	answered := time.Duration(0) // since began, when the gateway last said that it lives
 	for {
-		if rest := g.quiet - time.Since(g.began) + time.Duration(g.heard.Load()); rest > 0 {
-			if !sleep(g.ctx, rest) {
+		silence := time.Since(g.began) - max(answered, time.Duration(g.heard.Load()))
+		if silence < quiet {
+			timer := time.NewTimer(quiet - silence)
+			select {
+			case <-timer.C:
+			case <-lost:
+				lost, quiet = nil, min(quiet, pulseWait)
+			case <-g.ctx.Done():
+			}
+			timer.Stop()
+			if g.ctx.Err() != nil {
 				return
 			}
 			continue // something may have come meanwhile
 		}
+		lost, quiet = p.next(), g.quiet
 		if !g.client.alive(g.ctx, g.base) {
 			g.cancel(ErrSilent)
 			return
 		}
-		if !sleep(g.ctx, g.quiet) {
-			return
-		}
+		answered = time.Since(g.began)
 	}
 }
 
@@ -129,7 +168,7 @@ func (g *guard) silent() bool { return context.Cause(g.ctx) == ErrSilent }
 func (g *guard) stop() {
 	g.once.Do(func() {
 		g.cancel(nil)
-		if !g.timer.Stop() {
+		if g.timer == nil || !g.timer.Stop() {
 			<-g.ended
 		}
 	})

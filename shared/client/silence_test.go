@@ -158,6 +158,66 @@ func TestOnePulseForAll(t *testing.T) {
 	})
 }
 
+// What one call finds out about a gateway ends at once what waits there, however long that would have been patient itself.
+func TestSilenceIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{frozen: map[string]bool{"frozen:1": true}, answer: func(int, *http.Request, []byte) (*http.Response, error) {
+			return reply(200, `{"name":"t"}`), nil
+		}}
+		c := over(t, w, Options{Servers: []string{"http://frozen:1", "http://lives:1"}})
+		c.servers.index.Store(0)
+		began := time.Now()
+		var poll sync.WaitGroup
+		poll.Go(func() {
+			_, err := c.Receive(t.Context(), "t", "g", api.ReceiveRequest{Wait: api.Duration(20 * time.Second)})
+			if took := time.Since(began); !errors.Is(err, ErrSilent) || took != callSilence+pulseWait {
+				t.Errorf("the long poll ended after %s: %v", took, err)
+			}
+		})
+		if _, err := c.Topic(t.Context(), "t"); err != nil {
+			t.Error(err)
+		}
+		poll.Wait()
+	})
+}
+
+// A member at a gateway that freezes is heard of at another one within its ttl, and stays a member.
+func TestMemberOutlivesItsGateway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{frozen: map[string]bool{}}
+		w.answer = func(_ int, r *http.Request, _ []byte) (*http.Response, error) {
+			if strings.HasSuffix(r.URL.Path, "/heartbeat") {
+				select {
+				case <-time.After(heartbeatWait):
+				case <-r.Context().Done():
+					return nil, r.Context().Err()
+				}
+			}
+			return reply(200, `{"member":"m","ttl":"10s","assignment":[1],"generation":1}`), nil
+		}
+		c := over(t, w, Options{Servers: []string{"http://frozen:1", "http://lives:1"}})
+		c.servers.index.Store(0)
+		m, err := c.Member(t.Context(), "t", "g", api.JoinInput{Name: "m"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.mu.Lock()
+		w.frozen["frozen:1"] = true
+		w.mu.Unlock()
+		time.Sleep(10*time.Second - time.Millisecond)
+		heard := ""
+		for _, r := range w.requests() {
+			heard += r.url + " "
+		}
+		if !strings.Contains(heard, "http://lives:1/v1/topics/t/groups/g/members/m/heartbeat") {
+			t.Errorf("asked for %s", heard)
+		}
+		if err := m.Leave(t.Context()); err != nil { // which gives a heartbeat up, and not its gateway
+			t.Error(err)
+		}
+	})
+}
+
 // A PublishStream at a gateway that has frozen ends, and so does a Send that waits for room.
 func TestPublishStreamSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
