@@ -23,7 +23,9 @@ type GroupConfig struct {
 
 // EnsureGroup makes the group if this partition does not know it, or takes over a higher version of its
 // configuration (its start stays). A version that is not higher is a no-op. A start beyond what is committed becomes
-// the committed end: what lies between may never commit, and other messages would get those offsets.
+// the committed end: what lies between may never commit, and other messages would get those offsets. One below what was dropped
+// becomes the first offset that was not, though the caller may have looked before its segment went: what lies there
+// would be counted, and never come.
 func (m *Machine) EnsureGroup(now int64, c GroupConfig) error {
 	if !m.leading {
 		return ErrNotLeading
@@ -43,7 +45,7 @@ func (m *Machine) EnsureGroup(now int64, c GroupConfig) error {
 		if len(m.groups) >= MaxGroups {
 			return ErrTooManyGroups
 		}
-		c.Start = min(c.Start, m.committed)
+		c.Start = min(max(c.Start, m.lanes.base), m.committed)
 	}
 	c.Settings.Start.Time = c.Settings.Start.Time.UTC().Round(0) // as it is read back
 	change := groupChange{now: now, op: groupSet, config: c}

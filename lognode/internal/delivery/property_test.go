@@ -61,7 +61,7 @@ func (w *world) ensure(id mq.GroupID) {
 	}
 	w.created++
 	w.group(id, func(c *GroupConfig) {
-		c.Version, c.Start = w.created, w.base
+		c.Version, c.Start = w.created, rapid.Uint64Range(0, w.base).Draw(w.t, "start") // below the base is at it
 		c.Settings.MaxInFlight = 12
 		c.Settings.Backoff.Jitter = 0.5
 		if id == 2 {

@@ -244,8 +244,15 @@ func (p *Partition) dropFirst(l *leadership, share int64) {
 	})
 }
 
-// forgetFirst is dropFirst once nothing in the segment is needed any more; false if the state can't be written now.
+// forgetFirst is dropFirst once what still counted of the segment is carried. It is asked again whether nothing else in it
+// is needed: a seek or a redrive may have come since, or a message have died. From here on none can, as the state is told
+// where it begins now. False if the segment stays, or the state can't be written now: the next Retain begins anew.
 func (p *Partition) forgetFirst(l *leadership, share int64) bool {
+	t, ok := p.env.Chain.Topic(p.id.Topic)
+	s := &l.chain[0]
+	if !ok || p.keeper(l, s, t.Settings.Retention) != "" || len(l.machine.MustCarry(s.End)) > 0 {
+		return false
+	}
 	l.machine.Drop(time.Now().UnixNano(), l.chain[1].Base.Offset)
 	if l.hasState() && !p.checkpoint(l) {
 		return false
