@@ -86,7 +86,7 @@ type forcePlan struct {
 // planForce looks at what is left of a partition.
 func (g *Gateway) planForce(ctx context.Context, p mq.PartitionID, req *api.ForceRecoverRequest) (*forcePlan, error) {
 	head, sealed, err := g.store.Chain(ctx, p)
-	if err != nil {
+	if err != nil && !mqerr.Is(err, mqerr.PartitionNotFound) { // the topic has it, and the controller makes it soon
 		return nil, err
 	}
 	if head.Open == nil {
