@@ -158,10 +158,22 @@ func TestMuseum19SchedulesAreReleasedOnceThroughFailovers(t *testing.T) {
 func (w *waiting) retime(t *testing.T, sdk *client.Client, name string, at time.Time) {
 	t.Helper()
 	r, err := sdk.RetimeScheduled(t.Context(), w.id[name], at)
+	// A busy machine: it was due before this call came to the leader, or before it was repeated because of a lost answer.
+	if earliest := earlier(w.due[name], at); client.IsCode(err, mqerr.AlreadyReleased) && time.Now().After(earliest) {
+		w.due[name] = earliest
+		return
+	}
 	if err != nil || r.DeliverAt.Before(at) { // later is now: the time has passed
 		t.Fatalf("%s: %+v %v", name, r, err)
 	}
 	w.due[name] = r.DeliverAt
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // cancelSome cancels cancelled-<from> to cancelled-<to-1>. What is released while that is tried counts as any other.

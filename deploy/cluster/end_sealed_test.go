@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/gateway"
+	"github.com/splashdam/splashdam/lognode"
 )
 
 // Two of three nodes are gone, and with them the quorum: nothing can be written, and nobody leads. What lies in sealed
@@ -15,6 +16,9 @@ import (
 func TestEndSealedSegmentsAreReadWithoutALeader(t *testing.T) {
 	t.Parallel()
 	c := start(t, Options{Nodes: 3, CoordinatorConfig: nobodyIsLost,
+		NodeConfig: func(_ int, cfg *lognode.Config) { // leases that a busy machine does not lose: nothing is sealed by itself
+			cfg.BallastBytes, cfg.VolumeBytes, cfg.LeaseTTL = 1<<20, 32<<20, 30*time.Second
+		},
 		GatewayConfig: func(_ int, cfg *gateway.Config) { cfg.RequestTimeout = 4 * time.Second }})
 	one := via(t, c, 1)
 	one.topic("past", `{"partitions":1,"replicas":3}`)
@@ -26,12 +30,13 @@ func TestEndSealedSegmentsAreReadWithoutALeader(t *testing.T) {
 	one.call(200, "POST", "/v1/topics/past/partitions/0/move-leader", `{}`, nil)
 	one.publish("past", "open")
 	store, view := chains(t, c)
-	_, sealed, err := store.Chain(ctxFor(t), leaderOf(t, store, view, "past").Partition)
+	open := leaderOf(t, store, view, "past")
+	_, sealed, err := store.Chain(ctxFor(t), open.Partition)
 	must(t, err)
 	if len(sealed) == 0 || sealed[len(sealed)-1].End.Offset != 20 {
 		t.Fatalf("sealed: %v", sealed)
 	}
-	leader := one.leader("past", 0)
+	leader := open.LeaderNode()
 	must(t, c.NodeNamed(leader).Kill())
 	for _, r := range sealed[len(sealed)-1].Replicas {
 		if r.Node != leader {
