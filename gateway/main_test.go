@@ -4,13 +4,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 )
 
-// TestMain lets four tests run at the same time where -parallel does not say otherwise, however few processors there are: they wait
+// TestMain lets two tests for each processor run at the same time, where -parallel does not say otherwise: they wait
 // for most of their time, for etcd to start and for what happens by the clock.
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "4"); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

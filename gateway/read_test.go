@@ -186,9 +186,12 @@ func testReadWaits(t *testing.T, h *harness) {
 	if len(first.Messages) != 1 || first.Messages[0].Value != "new" || first.NextCursor == "" {
 		t.Errorf("%+v", first)
 	}
-	empty := decodeAs[api.ReadAnswer](t, h.ok(200, "GET", "/v1/topics/waits/messages?wait=1ms&from=latest", ""))
-	if len(empty.Messages) != 0 || !empty.AtEnd {
-		t.Errorf("%+v", empty)
+	for _, wait := range []string{"", "wait=1ms&"} {
+		empty := decodeAs[api.ReadAnswer](t, h.ok(200, "GET", "/v1/topics/waits/messages?"+wait+"from=latest", ""))
+		// A wait may end while the leader is asked again, and then it is not known whether this is the end.
+		if len(empty.Messages) != 0 || wait == "" && !empty.AtEnd {
+			t.Errorf("%+v", empty)
+		}
 	}
 	// A range whose upper end has passed is done: there is nothing to wait for.
 	done := decodeAs[api.ReadAnswer](t, h.ok(200, "GET", "/v1/topics/waits/messages?wait=30s&from=1990-01-01T00:00:00Z&to=1991-01-01T00:00:00Z", ""))

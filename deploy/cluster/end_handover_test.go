@@ -38,6 +38,8 @@ func TestMuseum24KeysFlowInOrderWhileMembersComeAndGo(t *testing.T) {
 	for key := range handoverKeys {
 		producers.Go(func() { o.produce(producing, key) })
 	}
+	t.Cleanup(producers.Wait) // the test may fail before
+	t.Cleanup(enough)
 	o.more(150)
 	third := o.member("third")
 	o.more(150)
@@ -148,16 +150,17 @@ func (o *handover) member(name string) workingMember {
 		done <- cl.Consumer("keys", "g", w.handle, client.ConsumerOptions{Concurrency: 8, Lease: handoverLease, Drain: time.Second,
 			Member: &client.MemberOptions{Name: name, TTL: 2 * time.Second}}).Run(ctx)
 	}()
-	end := func() {
+	end := sync.OnceFunc(func() {
 		stop()
 		if err := <-done; err != nil && wire.life.Err() == nil {
 			o.t.Errorf("member %s: %v", name, err)
 		}
 		wire.die()
 		cl.Close()
-	}
-	o.t.Cleanup(func() { stop(); wire.die() })
-	return workingMember{leave: end, kill: func() { wire.die(); end() }}
+	})
+	kill := func() { wire.die(); end() }
+	o.t.Cleanup(kill) // the test may fail before it ends
+	return workingMember{leave: end, kill: kill}
 }
 
 // mortal ends all requests when its life ends, and makes no more.

@@ -191,7 +191,9 @@ func TestWebhookOutlivesItsGateway(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	sent := make(chan int, 1)
-	go func() {
+	var publisher sync.WaitGroup
+	t.Cleanup(publisher.Wait) // the test may fail before
+	publisher.Go(func() {
 		n := 0
 		for ; ctx.Err() == nil; n++ {
 			status, text, err := one.try(t.Context(), "POST", "/v1/topics/orders/messages", fmt.Sprint("v", n))
@@ -201,7 +203,7 @@ func TestWebhookOutlivesItsGateway(t *testing.T) {
 			}
 		}
 		sent <- n
-	}()
+	})
 	before := len(e.wait(200))
 	mu.Lock()
 	clear(gap)
