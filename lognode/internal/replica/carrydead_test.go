@@ -176,9 +176,9 @@ func TestOtherDeadLettersGoOnToo(t *testing.T) {
 	for o.committed() < 4 {
 		<-o.woken
 	}
-	handovers++
+	o.handovers++
 	a := ask(t, func(r Reply) {
-		o.p.Receive(1, frame.Receive{Partition: testPartition, Group: 1, Max: 10, MaxBytes: 4 << 20, Handover: handovers}, r)
+		o.p.Receive(1, frame.Receive{Partition: testPartition, Group: 1, Max: 10, MaxBytes: 4 << 20, Handover: o.handovers}, r)
 	})
 	var f frame.Received
 	if err := f.Parse(a.body); err != nil {

@@ -120,17 +120,18 @@ func (alone) Client(mq.StoreID) (mqpb.LogNodeClient, error) {
 
 // one is a single node with one partition on a real store.
 type one struct {
-	t     *testing.T
-	dir   string
-	world *world
-	store *store.Store
-	env   *Env
-	p     *Partition
-	wants chan mq.SegmentID
-	woken chan mq.GroupID
-	next  mq.SegmentID
-	log   *slog.Logger  // of the partitions; nil for none
-	used  atomic.Uint64 // share of the disk beyond the usual 10 %
+	handovers uint64 // of receives, the last number; tests run side by side, each with its own
+	t         *testing.T
+	dir       string
+	world     *world
+	store     *store.Store
+	env       *Env
+	p         *Partition
+	wants     chan mq.SegmentID
+	woken     chan mq.GroupID
+	next      mq.SegmentID
+	log       *slog.Logger  // of the partitions; nil for none
+	used      atomic.Uint64 // share of the disk beyond the usual 10 %
 }
 
 func newOne(t *testing.T) *one {
@@ -302,13 +303,11 @@ type got struct {
 	receipt mq.Receipt
 }
 
-var handovers uint64
-
 func (o *one) receive(g mq.GroupID, most int) []got {
 	o.t.Helper()
-	handovers++
+	o.handovers++
 	a := ask(o.t, func(r Reply) {
-		o.p.Receive(1, frame.Receive{Partition: testPartition, Group: g, Max: uint32(most), MaxBytes: 4 << 20, Handover: handovers}, r)
+		o.p.Receive(1, frame.Receive{Partition: testPartition, Group: g, Max: uint32(most), MaxBytes: 4 << 20, Handover: o.handovers}, r)
 	})
 	if err := a.err(); err != nil {
 		o.t.Fatal(err)

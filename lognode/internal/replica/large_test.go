@@ -276,9 +276,9 @@ func TestLargeMessagesDoNotShareAnAnswer(t *testing.T) {
 	}
 	o.group(1, nil)
 	for _, offset := range []uint64{2, 0, 1} {
-		handovers++
+		o.handovers++
 		a := ask(t, func(r Reply) {
-			o.p.Receive(1, frame.Receive{Partition: testPartition, Group: 1, Max: 10, MaxBytes: 16 << 20, Handover: handovers}, r)
+			o.p.Receive(1, frame.Receive{Partition: testPartition, Group: 1, Max: 10, MaxBytes: 16 << 20, Handover: o.handovers}, r)
 		})
 		if len(a.body) > 17<<20 {
 			t.Errorf("an answer has %d bytes", len(a.body))

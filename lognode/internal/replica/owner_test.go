@@ -42,9 +42,9 @@ func (w *world) assign(owner string, generation uint64) {
 // receiveAs asks for one message in the name of a member.
 func (o *one) receiveAs(member string, generation uint64) (got []got, err error) {
 	o.t.Helper()
-	handovers++
+	o.handovers++
 	a := ask(o.t, func(r Reply) {
-		o.p.Receive(1, frame.Receive{Partition: testPartition, Group: 1, Max: 1, MaxBytes: 1 << 20, Handover: handovers,
+		o.p.Receive(1, frame.Receive{Partition: testPartition, Group: 1, Max: 1, MaxBytes: 1 << 20, Handover: o.handovers,
 			Member: member, Consumer: member, Generation: generation}, r)
 	})
 	if err := a.err(); err != nil {
@@ -140,7 +140,7 @@ func TestAttemptsOfAssignedGroupsSurviveACrash(t *testing.T) {
 	if m, err := o.receiveAs("one", 1); err != nil || len(m) != 1 {
 		t.Fatal(m, err)
 	}
-	o.p.Handover(1, true, frame.Handover{Partition: testPartition, Group: 1, Handover: handovers})
+	o.p.Handover(1, true, frame.Handover{Partition: testPartition, Group: 1, Handover: o.handovers})
 	o.restart()
 	if m, err := o.receiveAs("one", 1); err != nil || len(m) != 0 {
 		t.Errorf("it is leased, and came again after a restart: %v, %v", m, err)

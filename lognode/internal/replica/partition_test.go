@@ -132,7 +132,7 @@ func TestUnconfirmedHandoverComesBackUncounted(t *testing.T) { // museum 41
 	if len(m) != 1 || m[0].attempt != 1 {
 		t.Fatalf("after the stream was gone: %+v", m)
 	}
-	o.p.Handover(1, true, frame.Handover{Partition: testPartition, Group: 1, Handover: handovers})
+	o.p.Handover(1, true, frame.Handover{Partition: testPartition, Group: 1, Handover: o.handovers})
 	o.p.StreamGone(1)
 	if m := o.receive(1, 1); len(m) != 0 {
 		t.Fatalf("a confirmed hand-over came back: %+v", m)
@@ -145,9 +145,9 @@ func TestReceiveKeepsToMaxBytesAndGivesTheRestBack(t *testing.T) {
 	o.group(1, nil)
 	big := string(make([]byte, 1000))
 	o.publish(big, big, big, big, big)
-	handovers++
+	o.handovers++
 	a := ask(t, func(r Reply) {
-		o.p.Receive(1, frame.Receive{Partition: testPartition, Group: 1, Max: 5, MaxBytes: 2500, Handover: handovers}, r)
+		o.p.Receive(1, frame.Receive{Partition: testPartition, Group: 1, Max: 5, MaxBytes: 2500, Handover: o.handovers}, r)
 	})
 	var f frame.Received
 	if err := f.Parse(a.body); err != nil {

@@ -117,9 +117,9 @@ func (o *one) onlyReads() {
 	if _, _, err := o.readFrom(25); !mqerr.Is(err, mqerr.OffsetOutOfRange) {
 		t.Errorf("a read behind the damage: %v", err)
 	}
-	handovers++
+	o.handovers++
 	err = ask(t, func(r Reply) {
-		o.p.Receive(1, frame.Receive{Partition: testPartition, Group: 1, Max: 1, MaxBytes: 1 << 20, Handover: handovers}, r)
+		o.p.Receive(1, frame.Receive{Partition: testPartition, Group: 1, Max: 1, MaxBytes: 1 << 20, Handover: o.handovers}, r)
 	}).err()
 	if !mqerr.Is(err, mqerr.PartitionDamaged) {
 		t.Errorf("a receive: %v", err)
