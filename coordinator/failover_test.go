@@ -165,10 +165,10 @@ func TestReportsSeal(t *testing.T) {
 	}
 }
 
-// TestManyPartitionsMoveInSeveralRounds: more than fit in the rounds that are under way together.
+// TestManyPartitionsMoveInSeveralRounds: more than fit in one.
 func TestManyPartitionsMoveInSeveralRounds(t *testing.T) {
 	t.Parallel()
-	const n = roundsAtOnce*seal.MaxTargets + 50
+	const n = 2*seal.MaxTargets + 50
 	c := newCluster(t, 3, startAll(t, configs(t, 1)...)...)
 	topic := c.topic("orders", n)
 	leads, ids := map[mq.StoreID]int{}, map[mq.SegmentID]bool{}

@@ -2,9 +2,7 @@ package coordinator
 
 import (
 	"context"
-	"slices"
 	"sort"
-	"sync"
 	"time"
 
 	"github.com/splashdam/splashdam/coordinator/internal/seal"
@@ -54,42 +52,21 @@ func (k *controller) partitions(ctx context.Context) (more bool, due int64) {
 	if len(targets) == 0 {
 		return false, due
 	}
-	more = len(targets) > roundsAtOnce*seal.MaxTargets
-	targets = targets[:min(len(targets), roundsAtOnce*seal.MaxTargets)]
-	for _, o := range k.rounds(ctx, targets, &cluster, loads) {
+	more = len(targets) > seal.MaxTargets
+	targets = targets[:min(len(targets), seal.MaxTargets)]
+	round := seal.Round{
+		Calls: k.calls, ID: k.cluster, Cluster: cluster, Members: k.book.members(loads), Log: k.log,
+		Chains: seal.Chains{
+			NextIDs: func(ctx context.Context, n uint64) (uint64, error) { return k.store.NextIDs(ctx, meta.SegmentIDs, n) },
+			Open:    k.store.OpenSegments, Head: k.store.Head,
+		},
+	}
+	for _, o := range round.Run(ctx, targets) {
 		k.record(o, time.Now())
 	}
+	k.figures.rounds.Observe(time.Since(now).Seconds())
 	// What waits now has a time of its own, which is soon.
 	return more, time.Now().Add(100 * time.Millisecond).UnixNano()
-}
-
-// roundsAtOnce is how many rounds are under way together: while one waits for the nodes' disks, others ask and plan, and the
-// syncs of several are one.
-const roundsAtOnce = 3
-
-// rounds moves targets, the most urgent first, and waits for all of them. Each round counts in only what it plans itself:
-// nodes that are equally loaded before are so after it.
-func (k *controller) rounds(ctx context.Context, targets []seal.Target, c *seal.Cluster, loads map[mq.StoreID]load) []seal.Outcome {
-	outcomes := make([][]seal.Outcome, 0, roundsAtOnce)
-	var beside sync.WaitGroup
-	for some := range slices.Chunk(targets, seal.MaxTargets) {
-		round := seal.Round{
-			Calls: k.calls, ID: k.cluster, Cluster: *c, Members: k.book.members(loads), Log: k.log,
-			Chains: seal.Chains{
-				NextIDs: func(ctx context.Context, n uint64) (uint64, error) { return k.store.NextIDs(ctx, meta.SegmentIDs, n) },
-				Open:    k.store.OpenSegments, Head: k.store.Head,
-			},
-		}
-		i := len(outcomes)
-		outcomes = append(outcomes, nil)
-		beside.Go(func() {
-			began := time.Now()
-			outcomes[i] = round.Run(ctx, some)
-			k.figures.rounds.Observe(time.Since(began).Seconds())
-		})
-	}
-	beside.Wait()
-	return slices.Concat(outcomes...)
 }
 
 // heads are the heads of living topics, with the redundancy that their owners want now.
