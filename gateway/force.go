@@ -56,7 +56,7 @@ func (g *Gateway) handleForceRecover(c echo.Context) error {
 	}
 	plan.force.By, plan.force.At = by, time.Now().UTC()
 	g.log.Warn("a partition is forced", "partition", p, "by", by, "node", req.Node, "lost", plan.answer.Lost)
-	if err := g.force(ctx, p, plan); err != nil {
+	if err := g.forceThrough(ctx, p, &req, plan); err != nil {
 		return err
 	}
 	return answerJSON(c, http.StatusOK, plan.answer)
@@ -81,6 +81,8 @@ type forcePlan struct {
 	head   mq.Head
 	force  meta.Force
 	answer api.ForceRecoverAnswer
+	// served: the partition goes on meanwhile. sealed: what is lost lies in sealed segments, too.
+	served, sealed bool
 }
 
 // planForce looks at what is left of a partition.
@@ -96,14 +98,15 @@ func (g *Gateway) planForce(ctx context.Context, p mq.PartitionID, req *api.Forc
 		answer: api.ForceRecoverAnswer{Partition: p.Number, Segment: uint64(head.Open.ID), Leader: head.Open.LeaderNode()}}
 	a := &plan.answer
 	if figures := g.partitionFigures(ctx, []mq.PartitionID{p})[p]; figures.err == nil && figures.answer.GetReadOnly() == "" {
-		return plan, plan.served(req, sealed, g.probeHolders(ctx, sealed))
+		return plan, plan.whileServed(req, sealed, g.probeHolders(ctx, sealed))
 	}
 	states := g.probeHolders(ctx, append(sealed, *head.Open))
 	a.Replicas = describeReplicas(head.Open, head.Open.Replicas, states)
 	if err := plan.choose(req, states); err != nil {
 		return nil, err
 	}
-	if answering(head.Open, head.Open.Replicas, states) < head.Open.SealAnswers() {
+	enough := answering(head.Open, head.Open.Replicas, states) >= head.Open.SealAnswers()
+	if !enough {
 		end := highest(head.Open, head.Open.Replicas, states)
 		a.Needed = true
 		a.Because = "too few replicas of the open segment answer to know where it ends"
@@ -112,7 +115,17 @@ func (g *Gateway) planForce(ctx context.Context, p mq.PartitionID, req *api.Forc
 		}
 		a.Lost = append(a.Lost, api.LostRange{From: end.Offset, To: end.Offset + mq.HoleJump, Forced: true, By: req.By, Node: req.Node})
 	}
-	plan.lose(req, sealed, states)
+	if broken := plan.lose(req, sealed, states); len(broken) > 0 {
+		for _, s := range broken {
+			if err := plan.someLeft(req, s, states); err != nil {
+				return nil, err
+			}
+		}
+		plan.sealed = true
+		if enough { // its leader opens, and sees to them: another open segment would change nothing
+			plan.force.Served, plan.force.Store = true, ""
+		}
+	}
 	if !a.Needed {
 		a.Because = "enough replicas answer: the partition goes on by itself as soon as enough nodes can take its next segment"
 	}
@@ -139,15 +152,15 @@ func (plan *forcePlan) lose(req *api.ForceRecoverRequest, sealed []mq.Segment, s
 	return of
 }
 
-// served plans for a partition that goes on: only what it does not need to do so can be lost, in sealed segments.
-func (plan *forcePlan) served(req *api.ForceRecoverRequest, sealed []mq.Segment, states holderStates) error {
+// whileServed plans for a partition that goes on: only what it does not need to do so can be lost, in sealed segments.
+func (plan *forcePlan) whileServed(req *api.ForceRecoverRequest, sealed []mq.Segment, states holderStates) error {
 	a := &plan.answer
 	broken := plan.lose(req, sealed, states)
 	if len(broken) == 0 {
 		a.Because = "the partition is served by " + a.Leader
 		return nil
 	}
-	plan.force.Served = true
+	plan.force.Served, plan.served = true, true
 	a.Because += ", and the partition goes on without it, led by " + a.Leader
 	a.Replicas = describeReplicas(broken[0], broken[0].Holders(), states)
 	for _, s := range broken {
@@ -160,26 +173,28 @@ func (plan *forcePlan) served(req *api.ForceRecoverRequest, sealed []mq.Segment,
 
 // holder checks the replica that the operator wants to go on with against a sealed segment that is lost in part.
 func (plan *forcePlan) holder(req *api.ForceRecoverRequest, s *mq.Segment, states holderStates) error {
-	left, named := 0, false
+	named := req.Node == ""
 	for _, r := range s.Holders() {
-		st := states.of(s.ID, r.Store)
-		if !st.known && !st.damaged {
-			continue
-		}
-		left++
-		if r.Node == req.Node {
+		if st := states.of(s.ID, r.Store); (st.known || st.damaged) && r.Node == req.Node {
 			named, plan.force.Store = true, r.Store
 		}
 	}
-	first, last := s.Base.Offset, s.DataEnd().Offset-1
-	switch {
-	case req.Node != "" && !named:
-		return mqerr.New(mqerr.NotEnoughReplicas, "node %s does not answer for the damaged segment of offsets %d to %d, or has nothing of it", req.Node, first, last)
-	case left == 0 && !req.Empty:
-		return mqerr.New(mqerr.NotEnoughReplicas, "no replica of the segment of offsets %d to %d answers; "+
-			"with empty=true all of it is given up", first, last)
+	if !named {
+		return mqerr.New(mqerr.NotEnoughReplicas, "node %s does not answer for the damaged segment of offsets %d to %d, or has nothing of it",
+			req.Node, s.Base.Offset, s.DataEnd().Offset-1)
 	}
-	return nil
+	return plan.someLeft(req, s, states)
+}
+
+// someLeft refuses to give up a sealed segment of which nothing is left, unless the operator said that.
+func (plan *forcePlan) someLeft(req *api.ForceRecoverRequest, s *mq.Segment, states holderStates) error {
+	for _, r := range s.Holders() {
+		if st := states.of(s.ID, r.Store); st.known || st.damaged || req.Empty {
+			return nil
+		}
+	}
+	return mqerr.New(mqerr.NotEnoughReplicas, "no replica of the segment of offsets %d to %d answers; "+
+		"with empty=true all of it is given up", s.Base.Offset, s.DataEnd().Offset-1)
 }
 
 // choose checks the replica that the operator wants to go on with.
@@ -205,12 +220,53 @@ func (plan *forcePlan) choose(req *api.ForceRecoverRequest, states holderStates)
 	return mqerr.New(mqerr.InvalidParameter, "node: %q is no replica of the partition's open segment", req.Node)
 }
 
+// maxForces bounds how often a partition is forced for one call: for its open segment, and then for sealed ones, of which the
+// leader of the next segment must hear under that one's name. One more is for a leader that changed in between.
+const maxForces = 3
+
+// forceThrough forces a partition until nothing is left that keeps it from going on, and answers all that was given up.
+func (g *Gateway) forceThrough(ctx context.Context, p mq.PartitionID, req *api.ForceRecoverRequest, plan *forcePlan) error {
+	first, known := &plan.answer, plan.head.Holes
+	by, at := plan.force.By, plan.force.At
+	whoever := *req
+	whoever.Node = "" // it named a replica of the segment that was open
+	for range maxForces {
+		if err := g.force(ctx, p, plan); err != nil {
+			return err
+		}
+		first.Segment, first.Leader = plan.answer.Segment, plan.answer.Leader
+		first.Forced = first.Forced || plan.answer.Forced
+		if !plan.sealed {
+			break
+		}
+		next, err := g.planForce(ctx, p, &whoever)
+		if err != nil {
+			return err
+		}
+		plan.head = next.head
+		if !next.answer.Needed || next.served { // it goes on
+			break
+		}
+		plan = next
+		plan.force.By, plan.force.At = by, at
+	}
+	first.Lost = describeHoles(newHoles(known, plan.head.Holes))
+	return nil
+}
+
+// newHoles are those of now that were not there before.
+func newHoles(before, now []mq.Hole) []mq.Hole {
+	return slices.DeleteFunc(slices.Clone(now), func(h mq.Hole) bool {
+		return slices.ContainsFunc(before, func(b mq.Hole) bool { return b.From == h.From && b.To == h.To })
+	})
+}
+
 // force sets the wish and waits for what comes of it.
 func (g *Gateway) force(ctx context.Context, p mq.PartitionID, plan *forcePlan) error {
 	if err := g.store.SetForce(ctx, p, plan.force); err != nil {
 		return err
 	}
-	if plan.force.Served { // a leader looks for such a wish when it comes to what it can't read
+	if plan.served { // a leader looks for such a wish when it comes to what it can't read
 		from := frame.Place{Where: frame.AtOffset, Value: plan.answer.Lost[0].From}
 		to := frame.Place{Where: frame.AtOffset, Value: from.Value + 1}
 		if _, err := g.readLeader(ctx, &frame.Read{Partition: p, From: from, To: to, Limit: 1, MaxBytes: 1}); err == nil {
@@ -231,7 +287,7 @@ func (g *Gateway) force(ctx context.Context, p mq.PartitionID, plan *forcePlan) 
 		return mqerr.New(mqerr.OutcomeUnknown, "the partition has not gone on yet; the wish stands for %s. "+
 			"Are %d nodes alive to take its next segment?", meta.ForceFor, plan.head.Quorum)
 	}
-	plan.answer.Forced, plan.answer.Lost = len(now.Holes) > before, describeHoles(now.Holes[min(before, len(now.Holes)):])
+	plan.head, plan.answer.Forced = now, len(now.Holes) > before
 	plan.answer.Segment, plan.answer.Leader = uint64(now.Open.ID), now.Open.LeaderNode()
 	return nil
 }

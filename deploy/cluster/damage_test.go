@@ -160,3 +160,42 @@ func TestEndForceRecoverWithNothingLeft(t *testing.T) {
 	}
 	one.call(410, "GET", "/v1/topics/gone/messages?partition=0&from=3", "", nil)
 }
+
+// The only node of a partition lost its directory, and with it a sealed segment and the open one: one call gives up both, and
+// after it the partition goes on.
+func TestEndForceRecoverOfSealedSegmentsTakesOneCall(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := start(t, Options{Dir: dir, Nodes: 1, CoordinatorConfig: nobodyIsLost})
+	one := via(t, c, 1)
+	one.topic("gone", `{"partitions":1}`)
+	for i := range 5 {
+		one.publish("gone", fmt.Sprintf("v-%d", i))
+	}
+	must(t, c.Node(1).Stop(ctxFor(t))) // seals
+	must(t, c.Node(1).Start(ctxFor(t)))
+	for i := 5; i < 8; i++ {
+		publishAnyway(t, one, "gone", fmt.Sprintf("v-%d", i))
+	}
+	must(t, c.Node(1).Kill())
+	must(t, os.RemoveAll(filepath.Join(dir, "node-1")))
+	must(t, c.Node(1).Start(ctxFor(t)))
+	path := "/v1/topics/gone/partitions/0/force-recover"
+	one.untilStatus(503, "POST", path+"?dry_run=true", `{}`)
+	var dry, done forced
+	one.call(200, "POST", path+"?dry_run=true", `{"empty":true}`, &dry)
+	if !dry.Needed || len(dry.Lost) != 2 {
+		t.Errorf("dry run: %+v", dry)
+	}
+	one.call(200, "POST", path, `{"accept_loss":true,"empty":true,"by":"ann"}`, &done)
+	if !done.Forced || len(done.Lost) != 2 || done.Lost[0].From != 0 || done.Lost[0].To != 5 || done.Lost[1].From != 5 || done.Lost[1].By != "ann" {
+		t.Fatalf("forced: %+v", done)
+	}
+	one.publish("gone", "after")
+	if got := one.read("gone"); len(got) != 1 || got[0].Value != "after" || got[0].Offset < 1<<32 {
+		t.Errorf("read %+v", got)
+	}
+	for _, from := range []string{"3", "6"} {
+		one.call(410, "GET", "/v1/topics/gone/messages?partition=0&from="+from, "", nil)
+	}
+}

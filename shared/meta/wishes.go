@@ -40,8 +40,8 @@ type Force struct {
 	// Store is the replica that must be among those that answer, Node its name; "" for whichever answer.
 	Store mq.StoreID `json:"store,omitempty"`
 	Node  string     `json:"node,omitempty"`
-	// Served: it is about sealed segments that the partition goes on without. Its leader sees to that, and the open
-	// segment is not sealed for it.
+	// Served: it is about sealed segments only, which the partition goes on without, or can't open without. Its leader sees to
+	// that, and the open segment is not sealed for it.
 	Served bool `json:"served,omitempty"`
 	// Empty: also if no replica answers, so that everything in the segment is lost.
 	Empty bool      `json:"empty,omitempty"`

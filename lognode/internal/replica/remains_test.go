@@ -259,4 +259,16 @@ func TestMuseum02DamagedCopyDeletesNothing(t *testing.T) {
 		t.Errorf("intact up to %s, %v", at, err)
 	}
 	o.onlyReads()
+
+	// One who answers that it is whole, and has damage that it has not met, is no better.
+	o.env.Peers = others{tails: map[mq.StoreID]mq.Position{"away": s.End}}
+	if !o.p.wholeElsewhere(t.Context(), &s) {
+		t.Fatal("the other one does not say that it is whole")
+	}
+	if err := o.p.Repair(t.Context(), &s, func(context.Context, int) error { return nil }); err == nil {
+		t.Fatal("a copy was repaired from one that gives nothing")
+	}
+	if at, err := o.store.Intact(id); err != nil || at.Offset != 20 {
+		t.Errorf("intact up to %s, %v", at, err)
+	}
 }

@@ -12,13 +12,17 @@ import (
 // Repair makes this store's copy of a sealed segment whole: it takes from the other replicas what lies between
 // the copy's tail and the end. A copy that is missing or damaged is made anew; that is safe because the end is decided: a
 // copy never counts as an acknowledgement (R1), and nobody asks for this segment's tail any more to find an end.
-// A damaged copy is kept until another replica has the segment whole: what is intact of it may be all that is left.
+// A damaged copy is kept until the other replicas have given all of the segment once: what is intact of it may be all that is
+// left, and a copy that says that it is whole may have damage that nobody has met.
 // taken is called with the bytes of each piece before the next one is asked for, to keep to a rate.
 func (p *Partition) Repair(ctx context.Context, s *mq.Segment, taken func(ctx context.Context, bytes int) error) error {
 	info, ok := p.env.Store.Segment(s.ID)
 	if ok && info.Damaged {
 		if !p.wholeElsewhere(ctx, s) {
 			return fmt.Errorf("no other replica that answers has segment %d whole", s.ID)
+		}
+		if err := p.readElsewhere(ctx, s, taken); err != nil {
+			return fmt.Errorf("the other replicas of segment %d don't give all of it: %w", s.ID, err)
 		}
 		p.log.Warn("a damaged copy is fetched anew", "segment", s.ID, "intact", info.Tail)
 		p.Drop(s.ID)
@@ -78,6 +82,11 @@ func (p *Partition) wholeElsewhere(ctx context.Context, s *mq.Segment) bool {
 		return x.tailOf(ctx, s, r)
 	})
 	return slices.ContainsFunc(answers, func(f segment.Found) bool { return f.Whole(s.DataEnd()) })
+}
+
+// readElsewhere reads all of a sealed segment from the other replicas and keeps nothing of it.
+func (p *Partition) readElsewhere(ctx context.Context, s *mq.Segment, taken func(ctx context.Context, bytes int) error) error {
+	return p.walkRemote(ctx, s, s.Base, func(e *mq.Entry) error { return taken(ctx, mq.EntryHeaderSize+len(e.Records)) })
 }
 
 // recreate makes an empty copy that takes only copies.

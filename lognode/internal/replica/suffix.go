@@ -173,6 +173,7 @@ func (x *suffix) lost(ctx context.Context, head mq.Head, chain []mq.Segment) err
 	if err != nil {
 		return err
 	}
+	known := head.Holes
 	for i := len(chain) - 1; i >= 0; i-- {
 		s := &chain[i]
 		if i < len(chain)-1 && !by.Stands(head.Open.ID, time.Now()) {
@@ -188,6 +189,9 @@ func (x *suffix) lost(ctx context.Context, head mq.Head, chain []mq.Segment) err
 		if head, chain, err = x.p.env.Chain.Chain(ctx, x.p.id); err != nil || len(chain) <= i || head.Open == nil {
 			return err
 		}
+	}
+	if by.Stands(head.Open.ID, time.Now()) && newHole(known, head.Holes) { // it is carried out, and meets no other failure
+		return x.p.env.Chain.ForgetForce(ctx, x.p.id)
 	}
 	return nil
 }
