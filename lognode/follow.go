@@ -82,7 +82,7 @@ const (
 // tidied is what the last look through everything saw.
 type tidied struct {
 	unnamed  map[mq.SegmentID]time.Time // segments that etcd does not name, since when or since it was asked
-	deleted  int64                      // deleted topics; their number only rises
+	deleted  int64                      // deleted topics; another number says that some were deleted, or forgotten
 	settings int64                      // the newest revision of a topic
 	again    time.Time
 }
