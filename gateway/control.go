@@ -29,7 +29,7 @@ const (
 // controlRoutes are the calls that configure, list, look and tell how things are.
 func (g *Gateway) controlRoutes() []route {
 	const topic, group, message = "/v1/topics/:topic", "/v1/topics/:topic/groups/:group", "/v1/messages/:id"
-	page, grow, dry := []string{"limit", "cursor"}, []string{"wait", "force"}, []string{"dry_run"}
+	page, grow, dry := []string{"limit", "cursor"}, []string{"wait", "force", "dry_run"}, []string{"dry_run"}
 	return []route{
 		{http.MethodGet, "/v1/topics", g.handleListTopics, page},
 		{http.MethodPut, topic, g.handlePutTopic, grow},
@@ -38,7 +38,7 @@ func (g *Gateway) controlRoutes() []route {
 		{http.MethodDelete, topic, g.handleDeleteTopic, dry},
 		{http.MethodGet, topic + "/messages", g.handleRead, []string{"partition", "from", "to", "direction", "limit", "wait", "encoding", "cursor", "include_archived"}},
 		{http.MethodGet, topic + "/groups", g.handleListGroups, page},
-		{http.MethodPut, group, g.handlePutGroup, nil},
+		{http.MethodPut, group, g.handlePutGroup, dry},
 		{http.MethodGet, group, g.handleGetGroup, nil},
 		{http.MethodDelete, group, g.handleDeleteGroup, dry},
 		{http.MethodPost, group + "/pause", g.handlePauseGroup, nil},

@@ -36,7 +36,7 @@ func (g *Gateway) groupRoutes() []route {
 		{http.MethodPost, group + "/snapshots", g.handleCreateSnapshot, nil},
 		{http.MethodGet, group + "/snapshots", g.handleListSnapshots, nil},
 		{http.MethodGet, group + "/snapshots/:snapshot", g.handleGetSnapshot, nil},
-		{http.MethodDelete, group + "/snapshots/:snapshot", g.handleDeleteSnapshot, nil},
+		{http.MethodDelete, group + "/snapshots/:snapshot", g.handleDeleteSnapshot, []string{"dry_run"}},
 	}
 }
 

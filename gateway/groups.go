@@ -69,6 +69,9 @@ func (g *Gateway) handlePutGroup(c echo.Context) error {
 	if err := validation(checkDeadLetterTopic("", t.Name, &want)); err != nil {
 		return err
 	}
+	if cond.dry {
+		return g.previewGroup(c, t, name, want, startGiven, &cond)
+	}
 	group, created, err := g.putGroup(ctx, t, name, want, startGiven, &cond)
 	if err != nil {
 		return err
@@ -98,14 +101,10 @@ func (g *Gateway) putGroup(ctx context.Context, t meta.Topic, name string, want 
 		if err != nil {
 			return group, false, err
 		}
-		if err := cond.onFound("group", name, have.Revision); err != nil {
+		settings := want
+		if err := replaceGroup(name, &have, &settings, startGiven, cond); err != nil {
 			return group, false, err
 		}
-		if startGiven && !sameStart(want.Start, have.Settings.Start) {
-			return group, false, validation(mq.FieldError{Pointer: "/start", Detail: "counts when a group is made and can't change later"})
-		}
-		settings := want
-		settings.Start = have.Settings.Start
 		group, err = g.store.UpdateGroup(ctx, t.ID, name, have.Revision, func(m *meta.Group) { m.Settings = settings })
 		if mqerr.Is(err, mqerr.PreconditionFailed) && !cond.exact() || mqerr.Is(err, mqerr.GroupNotFound) && !cond.mustExist {
 			continue // it changed meanwhile, or was deleted
@@ -113,6 +112,18 @@ func (g *Gateway) putGroup(ctx context.Context, t meta.Topic, name string, want 
 		return group, false, err
 	}
 	return group, false, mqerr.New(mqerr.MetadataUnavailable, "group %q keeps changing", name)
+}
+
+// replaceGroup refuses wanted settings that a group can't get, and fills in what stays.
+func replaceGroup(name string, have *meta.Group, want *mq.GroupSettings, startGiven bool, cond *precondition) error {
+	if err := cond.onFound("group", name, have.Revision); err != nil {
+		return err
+	}
+	if startGiven && !sameStart(want.Start, have.Settings.Start) {
+		return validation(mq.FieldError{Pointer: "/start", Detail: "counts when a group is made and can't change later"})
+	}
+	want.Start = have.Settings.Start
+	return nil
 }
 
 func sameStart(a, b mq.Start) bool { return a.At == b.At && a.Time.Equal(b.Time) }

@@ -23,7 +23,7 @@ func (g *Gateway) memberRoutes() []route {
 		{http.MethodPost, members, g.handleJoin, nil},
 		{http.MethodGet, members, g.handleListMembers, nil},
 		{http.MethodPost, members + "/:member/heartbeat", g.handleHeartbeat, []string{"wait"}},
-		{http.MethodDelete, members + "/:member", g.handleLeave, nil},
+		{http.MethodDelete, members + "/:member", g.handleLeave, []string{"dry_run"}},
 	}
 }
 
@@ -192,9 +192,16 @@ func (g *Gateway) handleLeave(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	_, group, err := g.pathGroup(c)
+	dry, err := queryBool(c, "dry_run")
 	if err != nil {
 		return err
+	}
+	t, group, err := g.pathGroup(c)
+	if err != nil {
+		return err
+	}
+	if dry {
+		return g.previewLeave(c, t, &group, member)
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
 	defer cancel()

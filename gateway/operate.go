@@ -17,25 +17,40 @@ import (
 // operateRoutes are what an operator asks of the cluster. They write wishes to etcd; the controller carries them out.
 func (g *Gateway) operateRoutes() []route {
 	return []route{
-		{http.MethodPost, "/v1/nodes/:node/drain", g.handleDrain, nil},
+		{http.MethodPost, "/v1/nodes/:node/drain", g.handleDrain, []string{"dry_run"}},
 		{http.MethodDelete, "/v1/nodes/:node/drain", g.handleUndrain, nil},
-		{http.MethodPost, "/v1/topics/:topic/partitions/:partition/move-leader", g.handleMoveLeader, nil},
+		{http.MethodPost, "/v1/topics/:topic/partitions/:partition/move-leader", g.handleMoveLeader, []string{"dry_run"}},
 		{http.MethodPost, "/v1/topics/:topic/partitions/:partition/force-recover", g.handleForceRecover, []string{"dry_run"}},
 		{http.MethodPost, "/v1/cluster/rebuild-metadata", g.handleRebuild, []string{"dry_run"}},
 	}
 }
 
 // handleDrain wishes a node to be emptied. The answer shows how far that is; asking again shows it anew.
-func (g *Gateway) handleDrain(c echo.Context) error { return g.setDrain(c, true) }
-
-// handleUndrain takes the wish back.
-func (g *Gateway) handleUndrain(c echo.Context) error { return g.setDrain(c, false) }
-
-func (g *Gateway) setDrain(c echo.Context, drain bool) error {
+func (g *Gateway) handleDrain(c echo.Context) error {
 	name, err := pathName(c, "node")
 	if err != nil {
 		return err
 	}
+	dry, err := queryBool(c, "dry_run")
+	switch {
+	case err != nil:
+		return err
+	case dry:
+		return g.previewDrain(c, name)
+	}
+	return g.setDrain(c, name, true)
+}
+
+// handleUndrain takes the wish back.
+func (g *Gateway) handleUndrain(c echo.Context) error {
+	name, err := pathName(c, "node")
+	if err != nil {
+		return err
+	}
+	return g.setDrain(c, name, false)
+}
+
+func (g *Gateway) setDrain(c echo.Context, name string, drain bool) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), viewWait)
 	defer cancel()
 	if _, known := g.view.Node(name); !known {
@@ -59,6 +74,10 @@ func (g *Gateway) setDrain(c echo.Context, drain bool) error {
 // handleMoveLeader moves a partition's leadership to another replica, the named one or any, and waits for it.
 func (g *Gateway) handleMoveLeader(c echo.Context) error {
 	var req api.MoveLeaderRequest
+	dry, err := queryBool(c, "dry_run")
+	if err != nil {
+		return err
+	}
 	if err := g.readOptions(c, &req); err != nil {
 		return err
 	}
@@ -71,6 +90,10 @@ func (g *Gateway) handleMoveLeader(c echo.Context) error {
 	open, to, err := g.moveTo(p, req.To)
 	if err != nil {
 		return err
+	}
+	if dry {
+		at := slices.IndexFunc(open.Replicas, func(r mq.Replica) bool { return r.Store == to })
+		return answerJSON(c, http.StatusOK, api.MoveLeaderAnswer{DryRun: true, Partition: p.Number, Leader: open.Replicas[at].Node, From: open.LeaderNode()})
 	}
 	if open.Leader.Store != to {
 		if err := g.store.SetMove(ctx, p, meta.Move{Segment: open.ID, To: to}); err != nil {

@@ -17,36 +17,32 @@ type precondition struct {
 	createOnly bool // If-None-Match: *
 	mustExist  bool // If-Match of any kind
 	moveKeys   bool // ?force: a topic may get more partitions although a group orders by key
+	dry        bool // ?dry_run: only say what it would be
 	// revisions are those named by If-Match; nil for "*" or no If-Match, empty when none is one of ours.
 	revisions []int64
 }
 
 // readReplacement reads what calls that make or replace configuration begin with: the precondition and the body.
 func (g *Gateway) readReplacement(c echo.Context) (cond precondition, body []byte, err error) {
-	if cond, err = readPrecondition(c.Request().Header); err != nil {
+	if cond, err = readRemoval(c); err != nil {
 		return cond, nil, err
 	}
 	body, err = g.configBody(c)
 	return cond, body, err
 }
 
-// removal is what calls that delete configuration begin with.
-type removal struct {
-	precondition
-	dry bool // only say what it would be
-}
-
-func readRemoval(c echo.Context) (r removal, err error) {
-	if r.precondition, err = readPrecondition(c.Request().Header); err != nil {
-		return r, err
+// readRemoval reads what calls that delete configuration begin with.
+func readRemoval(c echo.Context) (p precondition, err error) {
+	if p, err = readPrecondition(c.Request().Header); err != nil {
+		return p, err
 	}
-	r.dry, err = queryBool(c, "dry_run")
-	return r, err
+	p.dry, err = queryBool(c, "dry_run")
+	return p, err
 }
 
 // revision is the one that must still be there when what was found at a revision is deleted; 0 for any.
-func (r *removal) revision(found int64) int64 {
-	if r.exact() {
+func (p *precondition) revision(found int64) int64 {
+	if p.exact() {
 		return found
 	}
 	return 0

@@ -163,9 +163,17 @@ func (g *Gateway) handleGetSnapshot(c echo.Context) error {
 
 // handleDeleteSnapshot forgets a snapshot and answers what it was.
 func (g *Gateway) handleDeleteSnapshot(c echo.Context) error {
+	dry, err := queryBool(c, "dry_run")
+	if err != nil {
+		return err
+	}
 	t, group, s, err := g.pathSnapshot(c)
 	if err != nil {
 		return err
+	}
+	if dry {
+		s.DryRun = true
+		return answerJSON(c, http.StatusOK, s)
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
 	defer cancel()

@@ -38,6 +38,9 @@ func (g *Gateway) handlePutTopic(c echo.Context) error {
 	if err := checkTopic(name, &want); err != nil {
 		return err
 	}
+	if cond.dry {
+		return g.previewTopic(c, name, &cond, func(*mq.TopicSettings) (mq.TopicSettings, error) { return want, nil })
+	}
 	t, created, err := g.putTopic(c.Request().Context(), name, want, &cond)
 	if err != nil {
 		return err
@@ -88,24 +91,30 @@ func (g *Gateway) putTopic(ctx context.Context, name string, want mq.TopicSettin
 	return t, false, mqerr.New(mqerr.MetadataUnavailable, "topic %q keeps changing", name)
 }
 
-// changeTopic gives a topic that was read the wanted settings, unless it changed meanwhile.
-func (g *Gateway) changeTopic(ctx context.Context, have meta.Topic, want mq.TopicSettings, cond *precondition) (meta.Topic, error) {
+// checkChange refuses wanted settings that a topic can't get, and fills in those that stay.
+func (g *Gateway) checkChange(ctx context.Context, have meta.Topic, want *mq.TopicSettings, cond *precondition) error {
 	if err := cond.onFound("topic", have.Name, have.Revision); err != nil {
-		return have, err
+		return err
 	}
-	if err := checkFixed(&have.Settings, &want); err != nil {
-		return have, err
+	if err := checkFixed(&have.Settings, want); err != nil {
+		return err
 	}
-	if err := checkTopic(have.Name, &want); err != nil {
-		return have, err
+	if err := checkTopic(have.Name, want); err != nil {
+		return err
 	}
-	if err := g.archiveThere(have.Settings.Archive, &want); err != nil {
-		return have, err
+	if err := g.archiveThere(have.Settings.Archive, want); err != nil {
+		return err
 	}
 	if want.Partitions > have.Settings.Partitions && !cond.moveKeys {
-		if err := g.keysStay(ctx, have); err != nil {
-			return have, err
-		}
+		return g.keysStay(ctx, have)
+	}
+	return nil
+}
+
+// changeTopic gives a topic that was read the wanted settings, unless it changed meanwhile.
+func (g *Gateway) changeTopic(ctx context.Context, have meta.Topic, want mq.TopicSettings, cond *precondition) (meta.Topic, error) {
+	if err := g.checkChange(ctx, have, &want, cond); err != nil {
+		return have, err
 	}
 	return g.store.UpdateTopic(ctx, have.Name, have.Revision, func(s *mq.TopicSettings) { *s = want })
 }
@@ -178,6 +187,14 @@ func (g *Gateway) handlePatchTopic(c echo.Context) error {
 	}
 	if len(body) == 0 {
 		return mqerr.New(mqerr.InvalidJSON, "the body must be a JSON merge patch")
+	}
+	if cond.dry {
+		return g.previewTopic(c, name, &cond, func(have *mq.TopicSettings) (mq.TopicSettings, error) {
+			if have == nil {
+				return mq.TopicSettings{}, mqerr.New(mqerr.TopicNotFound, "topic %q", name)
+			}
+			return topicSettings(*have, body)
+		})
 	}
 	ctx := c.Request().Context()
 	for range maxConfigTries {

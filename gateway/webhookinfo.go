@@ -30,10 +30,17 @@ const (
 )
 
 func (g *Gateway) answerWebhook(c echo.Context, status int, t meta.Topic, w *meta.Webhook, gr *meta.Group, secret string) error {
-	ctx := c.Request().Context()
+	out := g.describeWebhook(c.Request().Context(), t, w, gr)
+	out.Secret = secret
+	c.Response().Header().Set("ETag", etag(w.Revision))
+	return answerJSON(c, status, out)
+}
+
+// describeWebhook tells everything of a webhook but its secret.
+func (g *Gateway) describeWebhook(ctx context.Context, t meta.Topic, w *meta.Webhook, gr *meta.Group) api.Webhook {
 	about := g.describeGroup(ctx, t, *gr)
-	out := api.Webhook{Name: w.Name, Topic: t.Name, Group: gr.Name, State: webhookState(w, gr), Created: w.Created, Secret: secret,
-		Settings: hideHeaders(w.Settings), GroupFigures: about.GroupFigures, Partial: about.Partial}
+	out := api.Webhook{Name: w.Name, Topic: t.Name, Group: gr.Name, State: webhookState(w, gr), Created: w.Created,
+		Secrets: []api.WebhookSecret{}, Settings: hideHeaders(w.Settings), GroupFigures: about.GroupFigures, Partial: about.Partial}
 	if w.Disabled != nil {
 		out.Reason = w.Disabled.Reason
 	}
@@ -47,8 +54,7 @@ func (g *Gateway) answerWebhook(c echo.Context, status int, t meta.Topic, w *met
 	out.Partial = out.Partial || partial
 	out.Recent = summarize(attempts, now)
 	out.Gateways = g.webhookGateways(gr)
-	c.Response().Header().Set("ETag", etag(w.Revision))
-	return answerJSON(c, status, out)
+	return out
 }
 
 func webhookState(w *meta.Webhook, gr *meta.Group) string {

@@ -20,12 +20,12 @@ func (g *Gateway) webhookRoutes() []route {
 	const hook = "/v1/topics/:topic/webhooks/:webhook"
 	return []route{
 		{http.MethodGet, "/v1/topics/:topic/webhooks", g.handleListWebhooks, nil},
-		{http.MethodPut, hook, g.handlePutWebhook, nil},
+		{http.MethodPut, hook, g.handlePutWebhook, []string{"dry_run"}},
 		{http.MethodGet, hook, g.handleGetWebhook, nil},
 		{http.MethodDelete, hook, g.handleDeleteWebhook, []string{"dry_run"}},
 		{http.MethodPost, hook + "/pause", g.handlePauseWebhook, nil},
 		{http.MethodPost, hook + "/resume", g.handleResumeWebhook, nil},
-		{http.MethodPost, hook + "/rotate-secret", g.handleRotateSecret, nil},
+		{http.MethodPost, hook + "/rotate-secret", g.handleRotateSecret, []string{"dry_run"}},
 		{http.MethodPost, hook + "/replay", g.handleReplayWebhook, []string{"dry_run"}},
 		{http.MethodPost, hook + "/test", g.handleTestWebhook, nil},
 		{http.MethodGet, hook + "/attempts", g.handleAttempts, []string{"limit", "message"}},
@@ -88,6 +88,9 @@ func (g *Gateway) handlePutWebhook(c echo.Context) error {
 	if err := validation(checkDeadLetterTopic("", t.Name, &group)); err != nil {
 		return err
 	}
+	if cond.dry {
+		return g.previewWebhook(c, t, name, &wish, &cond)
+	}
 	w, gr, created, err := g.putWebhook(c.Request().Context(), t, name, &wish, &cond)
 	if err != nil {
 		return err
@@ -127,13 +130,7 @@ func (g *Gateway) putWebhook(ctx context.Context, t meta.Topic, name string, wis
 }
 
 func (g *Gateway) createWebhook(ctx context.Context, t meta.Topic, name string, wish *webhookWish, cond *precondition) (meta.Webhook, meta.Group, error) {
-	if err := cond.onMissing("webhook", name); err != nil {
-		return meta.Webhook{}, meta.Group{}, err
-	}
-	if n := len(g.webhooksOf(t.ID)); n >= mq.MaxWebhooks {
-		return meta.Webhook{}, meta.Group{}, mqerr.New(mqerr.ValidationFailed, "topic %q has %d webhooks, which is the most", t.Name, n)
-	}
-	if _, err := unhide(&wish.settings, &mq.WebhookSettings{}); err != nil {
+	if err := g.webhookFits(t, name, wish, cond); err != nil {
 		return meta.Webhook{}, meta.Group{}, err
 	}
 	secret := wish.secret
@@ -141,6 +138,18 @@ func (g *Gateway) createWebhook(ctx context.Context, t meta.Topic, name string, 
 		secret = newWebhookSecret()
 	}
 	return g.store.CreateWebhook(ctx, t.ID, name, wish.settings, secret)
+}
+
+// webhookFits refuses what would be made of a webhook that is not there.
+func (g *Gateway) webhookFits(t meta.Topic, name string, wish *webhookWish, cond *precondition) error {
+	if err := cond.onMissing("webhook", name); err != nil {
+		return err
+	}
+	if n := len(g.webhooksOf(t.ID)); n >= mq.MaxWebhooks {
+		return mqerr.New(mqerr.ValidationFailed, "topic %q has %d webhooks, which is the most", t.Name, n)
+	}
+	_, err := unhide(&wish.settings, &mq.WebhookSettings{})
+	return err
 }
 
 // newWebhookSecret makes a secret of 32 random bytes, as text.
@@ -238,50 +247,6 @@ func (g *Gateway) changeWebhook(c echo.Context, change func(*meta.Webhook, *meta
 		return err
 	}
 	return g.tellWebhook(c, http.StatusOK, t, w, gr, "")
-}
-
-// defaultOverlap is how long the old secret of a rotation signs where the caller says nothing.
-const defaultOverlap = 24 * time.Hour
-
-// handleRotateSecret gives a webhook another secret; for a while both sign.
-func (g *Gateway) handleRotateSecret(c echo.Context) error {
-	var in api.WebhookRotation
-	if err := g.readOptions(c, &in); err != nil {
-		return err
-	}
-	overlap, secret := defaultOverlap, newWebhookSecret()
-	if in.Overlap != nil {
-		overlap = time.Duration(*in.Overlap)
-	}
-	if overlap < 0 || overlap > mq.MaxSecretOverlap {
-		return invalid("/overlap", "must be 0s to %s", mq.Duration(mq.MaxSecretOverlap))
-	}
-	if in.Secret != nil {
-		if _, err := mq.ParseWebhookSecret(*in.Secret); err != nil {
-			return invalid("/secret", "%v", err)
-		}
-		secret = *in.Secret
-	}
-	t, name, err := g.pathWebhook(c)
-	if err != nil {
-		return err
-	}
-	now := time.Now().UTC()
-	w, gr, err := g.store.UpdateWebhook(c.Request().Context(), t.ID, name, 0, func(w *meta.Webhook, _ *meta.Group) error {
-		old := w.Secrets[0]
-		if old.Secret == secret {
-			return nil // this call, once more
-		}
-		w.Secrets = []meta.WebhookSecret{{Secret: secret, Created: now}}
-		if old.Until = now.Add(overlap); overlap > 0 {
-			w.Secrets = append(w.Secrets, old)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return g.tellWebhook(c, http.StatusOK, t, w, gr, secret)
 }
 
 // handleReplayWebhook sends everything since a time again.

@@ -24,6 +24,7 @@ type NodeInfo struct {
 	Draining bool   `json:"draining,omitempty"` // an operator wants it emptied
 	Leads    int    `json:"leads"`              // partitions that it leads
 	Replicas int    `json:"replicas"`           // open segments that it holds, led ones among them
+	DryRun   bool   `json:"dry_run,omitempty"`  // the answer to a drain that only says what it would be
 }
 
 // GatewayInfo is a registered gateway.
@@ -61,6 +62,9 @@ type MoveLeaderRequest struct {
 type MoveLeaderAnswer struct {
 	Partition uint32 `json:"partition"`
 	Leader    string `json:"leader"`
+	// DryRun: nothing was done. Leader would take the place of From, or stay if they are one.
+	DryRun bool   `json:"dry_run,omitempty"`
+	From   string `json:"from,omitempty"`
 }
 
 // ForceRecoverRequest is the body of a call that makes a partition go on with what is left of it.

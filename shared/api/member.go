@@ -23,6 +23,16 @@ type Membership struct {
 	Generation uint64 `json:"generation"`
 }
 
+// MemberLeave is the answer to DELETE …/members/{m}?dry_run=true: what leaving would give to the others.
+type MemberLeave struct {
+	DryRun     bool     `json:"dry_run"` // always true
+	Topic      string   `json:"topic"`
+	Group      string   `json:"group"`
+	Member     string   `json:"member"`
+	Joined     bool     `json:"joined"`     // false: there is no such member, so nothing would change
+	Assignment []uint32 `json:"assignment"` // the partitions that would go to the others
+}
+
 // HeartbeatInput is the body of POST /v1/topics/{t}/groups/{g}/members/{m}/heartbeat. All fields are optional, and so
 // is the body; wait may also be a query parameter.
 type HeartbeatInput struct {

@@ -113,6 +113,8 @@ type Snapshot struct {
 	Bytes   uint64    `json:"bytes"` // of the partitions' state, about
 	// Partitions are those that have it; one that was added later begins at its first message.
 	Partitions []SnapshotPartition `json:"partitions"`
+	// DryRun: the answer to a DELETE that only says what it would forget.
+	DryRun bool `json:"dry_run,omitempty"`
 }
 
 // SnapshotPartition is a snapshot in one partition.

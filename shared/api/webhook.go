@@ -66,6 +66,8 @@ type Webhook struct {
 	Recent   WebhookRecent    `json:"recent"`
 	Gateways []WebhookGateway `json:"gateways"`
 	Partial  bool             `json:"partial,omitempty"` // some leaders did not answer
+	// DryRun: the answer to a rotation that only says what it would be; a random secret is not made then.
+	DryRun bool `json:"dry_run,omitempty"`
 }
 
 // WebhookSecret tells secrets apart without showing them.

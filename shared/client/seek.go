@@ -29,7 +29,7 @@ func (c *Client) Snapshot(ctx context.Context, topic, group, name string) (api.S
 	return fetch[api.Snapshot](ctx, c, http.MethodGet, pathOf("topics", topic, "groups", group, "snapshots", name), nil, true)
 }
 
-// DeleteSnapshot forgets a snapshot and answers what it was.
-func (c *Client) DeleteSnapshot(ctx context.Context, topic, group, name string) (api.Snapshot, error) {
-	return fetch[api.Snapshot](ctx, c, http.MethodDelete, pathOf("topics", topic, "groups", group, "snapshots", name), nil, false)
+// DeleteSnapshot forgets a snapshot, or says what that would forget; both answer what it was.
+func (c *Client) DeleteSnapshot(ctx context.Context, topic, group, name string, dry bool) (api.Snapshot, error) {
+	return fetch[api.Snapshot](ctx, c, http.MethodDelete, dryRun(pathOf("topics", topic, "groups", group, "snapshots", name), dry), nil, dry)
 }

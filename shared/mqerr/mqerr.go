@@ -128,7 +128,7 @@ var table = map[Code]row{
 	PartitionDamaged:    {"partition_damaged", 503, true, "The partition, or the part of it that is asked for, is damaged and no whole copy answers; the detail says what to do."},
 	NotLeader:           {"not_leader", 503, true, "Another node leads the partition."},
 	StorageFull:         {"storage_full", 507, true, "The disks are nearly full; settle or remove messages, or add nodes."},
-	OutcomeUnknown:      {"outcome_unknown", 504, true, "The request may or may not have been carried out; repeating it may do it twice."},
+	OutcomeUnknown:      {"outcome_unknown", 504, true, "The request may or may not have been carried out. Repeat it with the same Idempotency-Key: it is stored once; without a key it may be stored twice."},
 	Cancelled:           {"cancelled", 499, true, "The caller went away."},
 }
 

@@ -19,10 +19,24 @@ type clusterCommands struct {
 }
 
 type drainCmd struct {
-	Node string `arg:"" help:"Name of the log node."`
+	Node   string `arg:"" help:"Name of the log node."`
+	DryRun bool   `help:"Say what would move and leave it."`
 }
 
-func (d *drainCmd) Run(s *session) error { return drainNode(s, d.Node, true) }
+func (d *drainCmd) Run(s *session) error {
+	if !d.DryRun {
+		return drainNode(s, d.Node, true)
+	}
+	ctx, cancel := s.call()
+	defer cancel()
+	out, err := s.client.PreviewDrain(ctx, d.Node)
+	if err != nil {
+		return err
+	}
+	return s.show(out, func() string {
+		return fmt.Sprintf("%s would give away what it leads, %d partitions, and %d open segments.\n", out.Name, out.Leads, out.Replicas)
+	})
+}
 
 type undrainCmd struct {
 	Node string `arg:"" help:"Name of the log node."`
@@ -52,16 +66,26 @@ type moveLeaderCmd struct {
 	Topic     string `arg:"" help:"Topic."`
 	Partition uint32 `arg:"" help:"Partition."`
 	To        string `help:"Node that is to lead; any other replica if not given."`
+	DryRun    bool   `help:"Say who would lead and leave it."`
 }
 
 func (m *moveLeaderCmd) Run(s *session) error {
 	ctx, cancel := s.call()
 	defer cancel()
-	out, err := s.client.MoveLeader(ctx, m.Topic, m.Partition, m.To)
+	move := s.client.MoveLeader
+	if m.DryRun {
+		move = s.client.PreviewMove
+	}
+	out, err := move(ctx, m.Topic, m.Partition, m.To)
 	if err != nil {
 		return err
 	}
-	return s.show(out, func() string { return fmt.Sprintf("Partition %d is led by %s now.\n", out.Partition, out.Leader) })
+	return s.show(out, func() string {
+		if out.DryRun {
+			return fmt.Sprintf("Partition %d would be led by %s instead of %s.\n", out.Partition, out.Leader, out.From)
+		}
+		return fmt.Sprintf("Partition %d is led by %s now.\n", out.Partition, out.Leader)
+	})
 }
 
 type clusterCmd struct{}

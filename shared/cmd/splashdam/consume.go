@@ -21,7 +21,7 @@ type consumeCmd struct {
 	Max       int           `short:"n" default:"0" help:"Messages at most; 0: no bound."`
 	Partition *uint32       `help:"Read this partition only."`
 	Only      []uint32      `name:"partitions" help:"With --group: only from these, like 0,3."`
-	Archived  bool          `name:"include-archived" help:"Read what is in the archive too."`
+	Archived  bool          `name:"include-archived" aliases:"include-deleted" help:"Read what is in the archive too."`
 	From      string        `help:"Read from an offset (with --partition), a time (RFC 3339), earliest or latest."`
 	To        string        `help:"Read to an offset (with --partition), a time or latest."`
 	FromTime  string        `help:"Read from a time (RFC 3339)."`
@@ -193,7 +193,7 @@ type peekCmd struct {
 	Limit     int     `short:"n" default:"10" help:"Messages at most."`
 	Last      bool    `help:"The newest ones, newest first."`
 	Partition *uint32 `help:"This partition only."`
-	Archived  bool    `name:"include-archived" help:"What is in the archive too."`
+	Archived  bool    `name:"include-archived" aliases:"include-deleted" help:"What is in the archive too."`
 	From      string  `help:"From an offset (with --partition), a time (RFC 3339), earliest or latest."`
 	Raw       bool    `help:"Print values alone, a line each."`
 }

@@ -139,6 +139,7 @@ func (g *groupCreate) Run(s *session) error {
 type groupUpdate struct {
 	groupName     `embed:""`
 	groupSettings `embed:""`
+	DryRun        bool `help:"Say what would change and leave it."`
 }
 
 func (g *groupUpdate) Run(s *session) error {
@@ -151,6 +152,13 @@ func (g *groupUpdate) Run(s *session) error {
 	}
 	ctx, cancel := s.call()
 	defer cancel()
+	if g.DryRun {
+		out, err := s.client.PreviewGroup(ctx, g.Topic, g.Group, in)
+		if err != nil {
+			return err
+		}
+		return s.showChange(&out)
+	}
 	out, err := s.client.UpdateGroup(ctx, g.Topic, g.Group, in)
 	if err != nil {
 		return err

@@ -129,16 +129,20 @@ func (l *snapshotList) Run(s *session) error {
 
 type snapshotDelete struct {
 	snapshotName `embed:""`
+	DryRun       bool `help:"Say what would be forgotten and leave it."`
 }
 
 func (d *snapshotDelete) Run(s *session) error {
 	ctx, cancel := s.call()
 	defer cancel()
-	out, err := s.client.DeleteSnapshot(ctx, d.Topic, d.Group, d.Name)
+	out, err := s.client.DeleteSnapshot(ctx, d.Topic, d.Group, d.Name, d.DryRun)
 	if err != nil {
 		return err
 	}
 	return s.show(out, func() string {
+		if d.DryRun {
+			return "would delete:\n\n" + renderSnapshots([]api.Snapshot{out}, s.width, s.painter())
+		}
 		return fmt.Sprintf("deleted  snapshot %s of group %s of topic %s\n", d.Name, d.Group, d.Topic)
 	})
 }

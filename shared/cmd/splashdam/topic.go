@@ -64,6 +64,7 @@ var errNothingNamed = wrongUsage("name at least one setting to change")
 type topicUpdate struct {
 	Topic         string `arg:"" help:"Name."`
 	topicSettings `embed:""`
+	DryRun        bool `help:"Say what would change and leave it."`
 	Force         bool `help:"Add partitions although a group orders by key: its keys may move to another partition."`
 }
 
@@ -74,6 +75,13 @@ func (t *topicUpdate) Run(s *session) error {
 	}
 	ctx, cancel := s.call()
 	defer cancel()
+	if t.DryRun {
+		out, err := s.client.PreviewTopic(ctx, t.Topic, in, t.Force)
+		if err != nil {
+			return err
+		}
+		return s.showChange(&out)
+	}
 	update := s.client.UpdateTopic
 	if t.Force {
 		update = s.client.MoveKeys

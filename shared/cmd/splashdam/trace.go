@@ -11,7 +11,7 @@ import (
 
 type traceCmd struct {
 	ID       string `arg:"" help:"Message id."`
-	Archived bool   `name:"include-archived" help:"Look into the archive too."`
+	Archived bool   `name:"include-archived" aliases:"include-deleted" help:"Look into the archive too."`
 }
 
 func (t *traceCmd) Run(s *session) error {

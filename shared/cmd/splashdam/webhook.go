@@ -143,22 +143,34 @@ type webhookRotate struct {
 	webhookName `embed:""`
 	Secret      *string       `help:"whsec_ and base64; a random one if left out."`
 	Overlap     *api.Duration `help:"How long the old one goes on signing (24h)."`
+	DryRun      bool          `help:"Say until when the old one would sign and leave it."`
 }
 
 func (w *webhookRotate) Run(s *session) error {
 	ctx, cancel := s.call()
 	defer cancel()
-	out, err := s.client.RotateSecret(ctx, w.Topic, w.Webhook, api.WebhookRotation{Secret: w.Secret, Overlap: w.Overlap})
+	rotate := s.client.RotateSecret
+	if w.DryRun {
+		rotate = s.client.PreviewRotation
+	}
+	out, err := rotate(ctx, w.Topic, w.Webhook, api.WebhookRotation{Secret: w.Secret, Overlap: w.Overlap})
 	if err != nil {
 		return err
 	}
-	return s.show(out, func() string {
-		text := out.Secret + "\n"
-		for _, old := range out.Secrets[1:] {
+	return s.show(out, func() string { return renderRotation(&out) })
+}
+
+func renderRotation(w *api.Webhook) string {
+	text := w.Secret + "\n"
+	if w.DryRun {
+		text = "the secret would be another\n"
+	}
+	for _, old := range w.Secrets {
+		if !old.Until.IsZero() {
 			text += fmt.Sprintf("the old one (%s) signs until %s too\n", old.Fingerprint, stamp(old.Until))
 		}
-		return text
-	})
+	}
+	return text
 }
 
 type webhookDelete struct {

@@ -93,6 +93,7 @@ type webhookUpdate struct {
 	URL          string   `name:"url" help:"Where to send. Another server needs --header again."`
 	NoHeader     []string `help:"A header that is sent no more; may be repeated."`
 	webhookFlags `embed:""`
+	DryRun       bool `help:"Say what would change and leave it."`
 }
 
 func (w *webhookUpdate) Run(s *session) error {
@@ -103,6 +104,13 @@ func (w *webhookUpdate) Run(s *session) error {
 	}
 	ctx, cancel := s.call()
 	defer cancel()
+	if w.DryRun {
+		out, err := s.client.PreviewWebhook(ctx, w.Topic, w.Webhook, change)
+		if err != nil {
+			return err
+		}
+		return s.showChange(&out)
+	}
 	out, err := s.client.UpdateWebhook(ctx, w.Topic, w.Webhook, change)
 	if err != nil {
 		return err
