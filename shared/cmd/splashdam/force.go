@@ -13,7 +13,7 @@ type forceRecoverCmd struct {
 	Partition  uint32 `arg:"" help:"Partition."`
 	Node       string `help:"Replica that must be among those that answer; whichever do if not given."`
 	AcceptLoss bool   `help:"Do it. Without this it is only shown what would be given up."`
-	Empty      bool   `help:"Go on even if no replica answers: all of the open segment is lost."`
+	Empty      bool   `help:"Go on even if no replica answers: all of a segment that nobody has is lost."`
 	By         string `help:"Who decides that; it is recorded. Your user name if not given."`
 }
 
