@@ -69,6 +69,10 @@ func (c *Client) Messages(ctx context.Context, topic string, o ReadOptions) iter
 				return
 			}
 			for _, m := range page.Messages {
+				if ctx.Err() != nil {
+					yield(api.Message{}, context.Cause(ctx))
+					return
+				}
 				if !yield(m, nil) {
 					return
 				}

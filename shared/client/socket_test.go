@@ -211,3 +211,28 @@ func TestConsumerOverSockets(t *testing.T) {
 		t.Errorf("the server saw %s", seen)
 	}
 }
+
+// Under a backlog the queue is never empty: a subscription ends with its context all the same.
+func TestSubscriptionEndsUnderABacklog(t *testing.T) {
+	s := newSocketServer(t, func(_ int, f map[string]any, write func(string, ...any), _ func()) {
+		if f["type"] == "subscribe" {
+			write(`{"type":"subscribed","id":"%s","subscription":"%s"}`, f["id"], f["subscription"])
+			all := strings.Repeat(fmt.Sprintf(socketMessage, "a")+",", 49) + fmt.Sprintf(socketMessage, "b")
+			write(`{"type":"messages","subscription":"%s","messages":[%s]}`, f["subscription"], all)
+		}
+	})
+	_, socket := socketTo(t, s)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	n := 0
+	for _, err := range socket.Subscribe(ctx, "t", "g", SubscribeOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+		stop()
+	}
+	if n != 1 {
+		t.Errorf("%d messages came, the context ended at the first", n)
+	}
+}

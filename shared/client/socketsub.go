@@ -92,9 +92,12 @@ func (s *Socket) subscribe(ctx context.Context, topic, group string, o *Subscrib
 	return sub, nil
 }
 
-// receive is the next message.
+// receive is the next message. It asks ctx first: under a backlog the queue is never empty.
 func (s *Socket) receive(ctx context.Context, sub *socketSubscription) (d Delivery, err error) {
 	for {
+		if ctx.Err() != nil {
+			return d, context.Cause(ctx)
+		}
 		s.mu.Lock()
 		switch {
 		case len(sub.queue) > 0:

@@ -122,7 +122,7 @@ func (s *subscription) stream(ctx context.Context, c *Client, base, path string)
 	lines := bufio.NewScanner(answer.Body)
 	lines.Buffer(make([]byte, 0, 16<<10), maxEvent)
 	event, data := "", ""
-	for lines.Scan() {
+	for ctx.Err() == nil && lines.Scan() { // much may be read already
 		silence.Stop() // while the caller works it does not read
 		line := lines.Text()
 		if line == "" {

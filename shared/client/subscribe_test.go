@@ -109,3 +109,23 @@ func TestConsumerOverAStream(t *testing.T) {
 		}
 	})
 }
+
+// What was read from the connection already does not keep a subscription from ending with its context.
+func TestStreamEndsUnderABacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{answer: func(int, *http.Request, []byte) (*http.Response, error) { return reply(200, eventsOf("abcdefgh")), nil }}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		n := 0
+		for _, err := range over(t, w, Options{}).Subscribe(ctx, "t", "g", SubscribeOptions{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+			stop()
+		}
+		if n != 1 {
+			t.Errorf("%d messages came, the context ended at the first", n)
+		}
+	})
+}

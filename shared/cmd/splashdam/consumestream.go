@@ -21,7 +21,7 @@ func (c *consumeCmd) stream(s *session, p *printer) error {
 		return interruptedIsFine(s, err)
 	}
 	defer leave()
-	o := client.SubscribeOptions{Lease: c.Lease, Name: consumerName, MaxInFlight: pageLength(c.Max), Member: c.Member, Partitions: c.Only}
+	o := client.SubscribeOptions{Lease: c.Lease, Name: consumerName, MaxInFlight: streamCredit(c.Max), Member: c.Member, Partitions: c.Only}
 	n := 0
 	if !c.WebSocket {
 		_, err := c.follow(s, p, s.client.Subscribe(s.ctx, c.Topic, c.Group, o), s.client.Settle, &n)
@@ -35,6 +35,17 @@ func (c *consumeCmd) stream(s *session, p *printer) error {
 		fmt.Fprintf(s.err, "%s; connecting again\n", passing(err))
 		s.wait(time.Second)
 	}
+}
+
+// mostCredit is how many messages a stream may have on their way here: enough that printing never waits for the network.
+const mostCredit = 64
+
+// streamCredit is how many messages a stream may have on their way here when so many are wanted, 0 for no bound.
+func streamCredit(wanted int) int {
+	if wanted > 0 {
+		return min(wanted, mostCredit)
+	}
+	return mostCredit
 }
 
 // socket follows on one WebSocket. again says that another one may do better.
