@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"reflect"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -123,7 +126,22 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 
 func newParser(c *cli, out, errOut io.Writer) (*kong.Kong, error) {
 	return kong.New(c, kong.Name("splashdam"), kong.Description(description), kong.Writers(out, errOut),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Exit(func(code int) { panic(printed(code)) }))
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Exit(func(code int) { panic(printed(code)) }),
+		kong.KindMapper(reflect.Float64, kong.MapperFunc(decodeNumber)))
+}
+
+// decodeNumber reads a flag that is a number. NaN and Inf, which Go reads as numbers, JSON can't say.
+func decodeNumber(c *kong.DecodeContext, target reflect.Value) error {
+	t, err := c.Scan.PopValue("number")
+	if err != nil {
+		return err
+	}
+	v, err := strconv.ParseFloat(t.String(), 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		return fmt.Errorf("must be a number like 0.5, not %q", t.String())
+	}
+	target.SetFloat(v)
+	return nil
 }
 
 func usage(w io.Writer, err error) int {

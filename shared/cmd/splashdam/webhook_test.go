@@ -127,6 +127,27 @@ func TestWebhookUpdate(t *testing.T) {
 	if status, _, errOut := s.run(t, "", "webhook", "update", "orders", "shop"); status != exitUsage || !strings.Contains(errOut, "name at least one setting") {
 		t.Errorf("without a setting: %d %s", status, errOut)
 	}
+	if status, _, errOut := s.run(t, "", "webhook", "update", "orders", "shop", "--header", "B=1", "--no-header", "b"); status != exitUsage || !strings.Contains(errOut, "both name B") {
+		t.Errorf("a header that is set and dropped: %d %s", status, errOut)
+	}
+}
+
+// What is no number is said of its flag, before anything is asked.
+func TestFlagsThatAreNumbers(t *testing.T) {
+	for _, args := range [][]string{
+		{"webhook", "update", "orders", "shop", "--rate=NaN"},
+		{"webhook", "create", "orders", "shop", "http://x/", "--retry-jitter=Inf"},
+		{"group", "update", "orders", "billing", "--backoff-multiplier=1e999"},
+		{"topic", "update", "orders", "--retention-share=-Inf"},
+		{"dead", "redrive", "orders", "billing", "--rate=fast"},
+	} {
+		var s server
+		flag, value, _ := strings.Cut(args[len(args)-1], "=")
+		want := flag + `: must be a number like 0.5, not "` + value + `"`
+		if status, _, errOut := s.run(t, "", args...); status != exitUsage || !strings.Contains(errOut, want) || len(s.asked) > 0 {
+			t.Errorf("%v: %d %s, want %s; asked %v", args, status, errOut, want, s.asked)
+		}
+	}
 }
 
 // The listener verifies with the reference library of Standard Webhooks what is signed with it, and shows what is wrong.

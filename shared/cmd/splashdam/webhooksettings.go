@@ -102,6 +102,11 @@ func (w *webhookUpdate) Run(s *session) error {
 	if reflect.DeepEqual(change, client.WebhookChange{}) {
 		return errNothingNamed
 	}
+	for name := range w.Header {
+		if slices.ContainsFunc(w.NoHeader, func(n string) bool { return strings.EqualFold(n, name) }) {
+			return wrongUsage("--header and --no-header both name %s", name)
+		}
+	}
 	ctx, cancel := s.call()
 	defer cancel()
 	if w.DryRun {
