@@ -14,13 +14,16 @@ func (g *group) checkKeys() error {
 	if k == nil {
 		return nil
 	}
-	leased := map[uint64]int{}
+	leased, again, offeredAgain := map[uint64]int{}, 0, 0
 	for off, x := range g.out {
 		if err := g.checkFiled(off, x); err != nil {
 			return err
 		}
 		if x.keyKnown && x.key != 0 && x.state == StateLeased {
 			leased[x.key]++
+		}
+		if x.keyKnown && x.key != 0 && x.state == StateReady {
+			again++
 		}
 	}
 	fresh, offered := 0, 0
@@ -45,6 +48,8 @@ func (g *group) checkKeys() error {
 			ready[s.lane]++
 			if s.offeredFresh {
 				offered++
+			} else {
+				offeredAgain++
 			}
 		}
 	}
@@ -62,8 +67,12 @@ func (g *group) checkKeys() error {
 			}
 		}
 	}
-	if fresh != k.fresh || offered != k.offered || ready != k.ready {
-		return fmt.Errorf("fresh %d, offered %d, ready %v are counted as %d, %d, %v", fresh, offered, ready, k.fresh, k.offered, k.ready)
+	if fresh != k.fresh || offered != k.offered || ready != k.ready || again != k.again || offeredAgain != k.offeredAgain {
+		return fmt.Errorf("fresh %d, offered %d, ready %v, again %d, offered again %d are counted as %d, %d, %v, %d, %d", fresh, offered, ready,
+			again, offeredAgain, k.fresh, k.offered, k.ready, k.again, k.offeredAgain)
+	}
+	if n := len(g.parkedFrom(0)); n != k.parked()+k.parkedAgain() {
+		return fmt.Errorf("%d are listed as parked, %d fresh and %d other ones are counted", n, k.parked(), k.parkedAgain())
 	}
 	return nil
 }
@@ -79,7 +88,7 @@ func (g *group) checkFiled(off uint64, x *message) error {
 	switch {
 	case unknown == x.keyKnown && alive, unknown && !alive:
 		return fmt.Errorf("offset %d is %s, its key known %v, waited for %v", off, x.state, x.keyKnown, unknown)
-	case x.keyKnown && x.key != 0 && (filed != alive || x.listed != alive || x.counted != (x.state == StateLeased)):
+	case x.keyKnown && x.key != 0 && (filed != alive || x.listed != alive || x.counted != (x.state == StateLeased || x.state == StateReady)):
 		return fmt.Errorf("offset %d is %s, filed %v, listed %v, counted %v", off, x.state, filed, x.listed, x.counted)
 	}
 	return nil

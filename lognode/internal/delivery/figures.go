@@ -28,7 +28,7 @@ type GroupFigures struct {
 	Lapsed    uint64 // past their TTL
 	Filtered  uint64 // not wanted by the group's filter
 	Lag       uint64 // not settled: Fresh, Again, Leased and Waiting
-	Parked    int    // of Fresh, those that are known to wait behind another one of their key
+	Parked    int    // of Fresh and Again, those that are known to wait behind another one of their key
 	Lanes     [mq.Lanes]LaneFigures
 }
 
@@ -50,7 +50,7 @@ func (m *Machine) Figures(id mq.GroupID) (GroupFigures, bool) {
 		Discarded: g.tally.discarded, Lapsed: g.tally.lapsed, Filtered: g.tally.filtered}
 	f.Lag = f.Fresh + uint64(f.Again+f.Leased+f.Waiting)
 	if g.keyed != nil {
-		f.Parked = g.keyed.parked()
+		f.Parked = g.keyed.parked() + g.keyed.parkedAgain()
 	}
 	for l := range f.Lanes {
 		of := &g.inLane[l]

@@ -30,9 +30,9 @@ type keyed struct {
 	// those that may.
 	candidates [mq.Lanes]heap[candidate]
 	ready      [mq.Lanes]int
-	// fresh counts the fresh messages that are filed under a key, offered those of them that are candidates. The
-	// difference is parked.
-	fresh, offered int
+	// fresh counts the fresh messages that are filed under a key, offered those of them that are candidates; again and
+	// offeredAgain those that are ready after an attempt. The differences are parked.
+	fresh, offered, again, offeredAgain int
 	// unknown are the messages that are out and whose key nobody knows: handed out before the group ordered by key, or
 	// known from a receipt only. While there are any nothing is handed out.
 	unknown map[uint64]struct{}
@@ -123,6 +123,9 @@ func (k *keyed) state(key uint64) *keyState {
 // parked is how many fresh messages wait behind others of their key.
 func (k *keyed) parked() int { return k.fresh - k.offered }
 
+// parkedAgain is how many messages that were handed out before wait so: one of a lower offset was redriven, say.
+func (k *keyed) parkedAgain() int { return k.again - k.offeredAgain }
+
 // candidatesLeft is how many messages may be handed out.
 func (k *keyed) candidatesLeft() (n int) {
 	for _, r := range k.ready {
@@ -169,6 +172,8 @@ func (g *group) offer(key uint64, s *keyState) {
 		s.offered, s.offeredFresh, s.lane = true, x == nil, l
 		if x == nil {
 			k.offered++
+		} else {
+			k.offeredAgain++
 		}
 		k.push(l, candidate{off, key, x == nil})
 		g.more = true
@@ -190,6 +195,8 @@ func (k *keyed) withdraw(s *keyState) {
 	if s.offeredFresh {
 		s.offeredFresh = false
 		k.offered--
+	} else {
+		k.offeredAgain--
 	}
 }
 
@@ -233,6 +240,7 @@ func (g *group) keyChanged(off uint64, x *message) {
 			if s.offeredFresh && off == s.first() {
 				s.offeredFresh = false
 				k.offered--
+				k.offeredAgain++
 			}
 		}
 	}
@@ -240,6 +248,11 @@ func (g *group) keyChanged(off uint64, x *message) {
 	case StateLeased:
 		s.leased++
 		x.counted = true
+	case StateReady:
+		if !x.counted {
+			k.again++
+			x.counted = true
+		}
 	case StateDead:
 		k.unlist(s, off)
 		x.listed = false
@@ -263,7 +276,11 @@ func (g *group) keyLeft(x *message) {
 	}
 	if x.counted {
 		x.counted = false
-		k.keys[x.key].leased--
+		if x.state == StateReady {
+			k.again--
+		} else {
+			k.keys[x.key].leased--
+		}
 	}
 	if x.key == 0 && x.state == StateReady {
 		k.ready[x.lane]--

@@ -70,6 +70,24 @@ func TestMuseum24NoKeyStalls(t *testing.T) {
 	}
 }
 
+// What was handed out before and waits behind a redriven message of its key is parked, too: what is not settled is ready,
+// parked, leased or waiting, and nothing else.
+func TestParkedCountsWhatWasHandedOutBefore(t *testing.T) {
+	j := newJournal(t)
+	j.group(1, byKey)
+	j.keyed("a", "a", "a", "b")
+	j.settle(Reject, receipts(j.receive(1, 1, 1))...)
+	j.settle(Nack, receipts(j.receive(1, 1, 2))...) // offset 1
+	j.pass(time.Second)
+	if n, err := j.m.Redrive(j.now, 1, []uint64{0}, 0, 0); n != 1 || err != nil {
+		t.Fatalf("redriven %d, %v", n, err)
+	}
+	f, _ := j.m.Figures(1)
+	if f.Lag != 4 || f.Ready != 2 || f.Parked != 2 || len(j.m.Held(1, StateParked, 0, 10)) != 2 {
+		t.Errorf("%+v, want 0 and 3 ready and two parked", f)
+	}
+}
+
 // Museum 33 for keys: behind a stuck key of ten thousand messages others flow, each message is looked at once, and at the
 // bound the look stops instead of growing.
 func TestMuseum33ParkedAreLookedAtOnce(t *testing.T) {

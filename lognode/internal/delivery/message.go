@@ -52,7 +52,7 @@ type message struct {
 	// exported says that this dead letter was published to the group's dead letter topic.
 	exported bool
 	// key is the hash of its key, 0 for none, if keyKnown: in groups that order by key. listed and counted say that
-	// it is in the list of its key, and among the leased ones there; see keyed.go.
+	// it is in the list of its key, and among the leased or the ready ones that are counted; see keyed.go.
 	key                       uint64
 	keyKnown, listed, counted bool
 	// attempt counts the hand-overs; those that did not happen are taken back.
