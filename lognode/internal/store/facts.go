@@ -82,18 +82,21 @@ func openFacts(dir string) (*facts, error) {
 	_, statErr := os.Stat(path)
 	fresh := errors.Is(statErr, fs.ErrNotExist)
 	if _, err := os.Stat(filepath.Join(dir, "volumes")); err == nil && fresh {
-		return nil, fmt.Errorf("%w: %s is missing beside volumes", ErrFactsDamaged, path)
+		return nil, factsDamaged(dir, "%s is missing beside volumes", path)
 	}
 	log, holes, _, err := openFramelog(path, f.replay)
+	if file := (*fs.PathError)(nil); errors.As(err, &file) {
+		return nil, err // of the system, about the file: nobody knows what is in it
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFactsDamaged, err)
+		return nil, factsDamaged(dir, "%w", err)
 	}
 	f.log = log
 	switch {
 	case holes > 0:
-		err = fmt.Errorf("%w: %d damaged places in %s", ErrFactsDamaged, holes, path)
+		err = factsDamaged(dir, "%d damaged places in %s", holes, path)
 	case f.store == "" && !fresh && dirHolds(filepath.Join(dir, "volumes")):
-		err = fmt.Errorf("%w: %s names no store", ErrFactsDamaged, path)
+		err = factsDamaged(dir, "%s names no store", path)
 	case f.store == "":
 		var id [16]byte
 		rand.Read(id[:])
@@ -106,6 +109,12 @@ func openFacts(dir string) (*facts, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// factsDamaged is the error of facts that can't be trusted, and says what to do.
+func factsDamaged(dir, format string, args ...any) error {
+	return fmt.Errorf("%w: %w. Move %s away and start the node with an empty directory: it comes back as a new one, and its segments are "+
+		"copied from other replicas. What is on no other node is lost to it", ErrFactsDamaged, fmt.Errorf(format, args...), dir)
 }
 
 // dirHolds says whether a directory has anything in it.

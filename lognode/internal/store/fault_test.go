@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -236,7 +237,7 @@ func TestDamagedFacts(t *testing.T) {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open(h.cfg, quiet, nil); !errors.Is(err, ErrFactsDamaged) {
+		if _, err := Open(h.cfg, quiet, nil); !errors.Is(err, ErrFactsDamaged) || !strings.Contains(err.Error(), "Move "+h.cfg.Dir+" away") {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
@@ -245,6 +246,13 @@ func TestDamagedFacts(t *testing.T) {
 	}
 	if _, err := Open(h.cfg, quiet, nil); !errors.Is(err, ErrFactsDamaged) {
 		t.Fatalf("missing facts: %v", err)
+	}
+	// What can't be read for another reason is not damaged: nobody should move it away for that.
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(h.cfg, quiet, nil); err == nil || errors.Is(err, ErrFactsDamaged) {
+		t.Fatalf("facts that can't be opened: %v", err)
 	}
 }
 
