@@ -42,7 +42,10 @@ type feed struct {
 	send func(messages [][]byte) error
 	// alive is called about every aliveEvery.
 	alive func() error
+	// most is how many messages the client wants in all, 0 for no bound. Credit can't say that: what is settled makes room.
+	most int
 
+	sent       int // messages that were written
 	tick       *time.Ticker
 	wait       *waiter.Waiter
 	partitions uint32 // that it waits for
@@ -57,7 +60,7 @@ type fed struct {
 	end    int
 }
 
-// run delivers until it is over. nil says that the gateway drains.
+// run delivers until it is over. nil says that the client has as many as it wants (full), or that the gateway drains.
 func (f *feed) run(ctx context.Context) error {
 	defer f.g.accounts.close(f.account)
 	defer f.r.release()
@@ -69,7 +72,7 @@ func (f *feed) run(ctx context.Context) error {
 	}
 	defer f.leave()
 	all := true // what became ready before the place in the queue was taken has woken nobody
-	for !f.g.isDraining() {
+	for !f.full() && !f.g.isDraining() {
 		moved, err := f.moved(ctx)
 		if err != nil {
 			return err
@@ -107,6 +110,9 @@ func (f *feed) run(ctx context.Context) error {
 	}
 	return nil
 }
+
+// full says that the client has as many as it wants.
+func (f *feed) full() bool { return f.most > 0 && f.sent >= f.most }
 
 // leave ends the waiting, if it was joined.
 func (f *feed) leave() {
@@ -202,6 +208,9 @@ func (f *feed) untilCredit(ctx context.Context) error {
 func (f *feed) round(ctx context.Context, order []uint32) (cut bool, err error) {
 	r := &f.r
 	r.max, r.maxBytes = uint32(min(f.account.room(), feedMessages)), feedBytes
+	if f.most > 0 {
+		r.max = min(r.max, uint32(f.most-f.sent))
+	}
 	r.got, r.count, r.bytes = r.got[:0], 0, 0
 	if err = r.fetch(ctx, order); err == nil && r.count > 0 && callerGone(ctx) {
 		err = mqerr.New(mqerr.Cancelled, "")
@@ -268,6 +277,7 @@ func (f *feed) deliver() error {
 		r.got[i].Chunks = nil // the JSON is all that is needed from here on
 	}
 	done, err := f.write(b)
+	f.sent += done
 	f.settleHandovers(done)
 	f.g.metrics.received.Add(float64(done))
 	return err

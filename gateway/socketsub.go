@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,6 +45,7 @@ func (s *socket) subscribe(id []byte, req *api.SocketSubscribe) error {
 		}
 	}
 	bad(credit >= 0 && credit <= maxCredit, "/credit", "must be 0 to 10000")
+	bad(req.Max >= 0 && req.Max <= math.MaxInt32, "/max", "must be 0, for no bound, to 2147483647")
 	bad(req.Lease == 0 || time.Duration(req.Lease) >= mq.MinLease && time.Duration(req.Lease) <= mq.MaxLease, "/lease", "must be 100ms to 12h")
 	bad(len(req.Consumer) <= mq.MaxConsumerBytes, "/consumer", "has at most 255 bytes")
 	bad(req.Member == "" || mq.CheckName(req.Member) == nil, "/member", "is no name of a member")
@@ -68,24 +70,26 @@ func (s *socket) subscribe(id []byte, req *api.SocketSubscribe) error {
 	ctx, sub.cancel = context.WithCancel(s.ctx)
 	s.subscriptions[sub.name] = sub
 	id = append([]byte(nil), id...)
-	topic, group := req.Topic, req.Group
-	s.work.Go(func() { sub.run(ctx, id, &r, topic, group) })
+	topic, group, most := req.Topic, req.Group, req.Max
+	s.work.Go(func() { sub.run(ctx, id, &r, topic, group, most) })
 	return nil
 }
 
-// run is a subscription's life.
-func (sub *subscription) run(ctx context.Context, id []byte, r *receive, topic, group string) {
+// run is a subscription's life: most messages in all, or with 0 as many as there are.
+func (sub *subscription) run(ctx context.Context, id []byte, r *receive, topic, group string, most int) {
 	s := sub.s
 	defer sub.cancel()
 	defer r.release()
+	full := false
 	err := asFields(r.find(ctx, topic, group))
 	if err == nil {
 		err = s.write(append(sub.head(api.FrameSubscribed, id), '}'))
 	}
 	if err == nil {
 		id = nil // answered
-		f := &feed{g: s.g, r: *r, account: sub.account, send: sub.messages, alive: func() error { return nil }}
+		f := &feed{g: s.g, r: *r, account: sub.account, most: most, send: sub.messages, alive: func() error { return nil }}
 		err = f.run(ctx)
+		full = err == nil && f.full()
 	} else {
 		s.g.accounts.close(sub.account)
 	}
@@ -94,7 +98,7 @@ func (sub *subscription) run(ctx context.Context, id []byte, r *receive, topic, 
 	left, ended := sub.left, sub.ended
 	s.mu.Unlock()
 	switch {
-	case left:
+	case left, full:
 		_ = s.write(append(sub.head(api.FrameUnsubscribed, ended), '}')) // a failure ends the connection
 	case err != nil && !errors.Is(err, context.Canceled):
 		s.fail(id, sub.name, err)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -19,13 +20,14 @@ const eventStream = "text/event-stream"
 const (
 	eventsBegin     = "retry: 1000\n\n"
 	eventsAlive     = ": alive\n\n"
+	eventsEnd       = "event: end\ndata: {\"reason\":\"max\"}\n\n"
 	eventsReconnect = "event: reconnect\ndata: {\"reason\":\"draining\",\"after\":\"1s\"}\n\n"
 )
 
 // streamRoutes are the calls that stay open and deliver to a group.
 func (g *Gateway) streamRoutes() []route {
 	return []route{
-		{http.MethodGet, "/v1/topics/:topic/groups/:group/stream", g.handleStream, []string{"max_in_flight", "lease", "consumer", "member", "partitions", "encoding"}},
+		{http.MethodGet, "/v1/topics/:topic/groups/:group/stream", g.handleStream, []string{"max_in_flight", "max", "lease", "consumer", "member", "partitions", "encoding"}},
 		{http.MethodGet, "/v1/stream", g.handleSocket, nil},
 	}
 }
@@ -35,6 +37,10 @@ func (g *Gateway) streamRoutes() []route {
 func (g *Gateway) handleStream(c echo.Context) error {
 	if accept := c.Request().Header.Get(echo.HeaderAccept); !acceptsEvents(accept) {
 		return mqerr.New(mqerr.NotAcceptable, "text/event-stream can be had, not %.80q", accept)
+	}
+	most, err := queryInt(c, "max", 0, 1, math.MaxInt32)
+	if err != nil {
+		return err
 	}
 	r, credit, err := g.newStream(c)
 	if err != nil {
@@ -47,15 +53,19 @@ func (g *Gateway) handleStream(c echo.Context) error {
 	s := &events{out: g.streaming(c)}
 	beginEvents(c)
 	ctx := c.Request().Context()
+	full := false
 	err = s.text(eventsBegin) // at once, so that the client knows that it was understood
 	if err == nil {
-		f := &feed{g: g, r: *r, account: g.accounts.open(credit), send: s.messages, alive: func() error { return s.text(eventsAlive) }}
+		f := &feed{g: g, r: *r, account: g.accounts.open(credit), most: int(most), send: s.messages, alive: func() error { return s.text(eventsAlive) }}
 		err = f.run(ctx)
+		full = f.full()
 	}
 	switch {
 	case ctx.Err() != nil || s.out.broken: // nobody is left to tell
+	case err == nil && full:
+		_ = s.text(eventsEnd) // as above
 	case err == nil:
-		_ = s.text(eventsReconnect) // as above
+		_ = s.text(eventsReconnect)
 	default:
 		_ = s.failed(g.lateError(c, err))
 	}

@@ -17,6 +17,7 @@ func TestStreams(t *testing.T) {
 	for name, part := range map[string]func(*testing.T, *Cluster){
 		"museum 29: credit comes back through any gateway": creditComesBack,
 		"a lease that runs out makes room":                 expiryMakesRoom,
+		"max leases no more than that":                     maxEnds,
 		"a group that is deleted ends its streams":         deletedEndsStreams,
 		"many follow the end of a topic":                   manyFollow,
 		"Last-Event-ID goes on exactly behind":             goesOnExactly,
@@ -131,6 +132,39 @@ func creditComesBack(t *testing.T, c *Cluster) {
 		}
 	}
 	one.settle("ack", out, "")
+}
+
+// Each one that is settled makes room for another, which a client that wants only three must not be leased.
+func maxEnds(t *testing.T, c *Cluster) {
+	one := via(t, c, 1)
+	one.publishMany("max", "v", 10)
+	s := one.stream("/v1/topics/max/groups/sse/stream?max=3")
+	for range 3 {
+		one.settle("ack", []message{s.message()}, "")
+	}
+	if e := s.next("end"); e.data != `{"reason":"max"}` {
+		t.Errorf("it ends with %q", e.data)
+	}
+	ws := one.socket()
+	ws.send(`{"type":"subscribe","subscription":"s","topic":"max","group":"ws","max":3}`)
+	ws.next("subscribed")
+	for n := 0; n < 3; {
+		f := ws.next("messages")
+		n += len(f.Messages)
+		one.settle("ack", f.Messages, "")
+	}
+	if f := ws.next("unsubscribed"); f.Subscription != "s" || f.ID != "" {
+		t.Errorf("%q ends, for request %q", f.Subscription, f.ID)
+	}
+	ws.send(`{"type":"subscribe","subscription":"s","topic":"max","group":"ws","max":-1}`)
+	if f := ws.next("error"); f.Error.Code != "validation_failed" {
+		t.Errorf("max below 0: %+v", f.Error)
+	}
+	for _, name := range []string{"sse", "ws"} {
+		if g := one.group("max", name); g.InFlight != 0 || g.Lag != 7 {
+			t.Errorf("%s: %d in flight, lag %d, want 0 and 7", name, g.InFlight, g.Lag)
+		}
+	}
 }
 
 func expiryMakesRoom(t *testing.T, c *Cluster) {

@@ -33,7 +33,9 @@ type SocketSubscribe struct {
 	Topic        string `json:"topic"`
 	Group        string `json:"group"`
 	// Credit is how many messages may be out and not settled, 0 to 10,000; default 100.
-	Credit     *int     `json:"credit,omitempty"`
+	Credit *int `json:"credit,omitempty"`
+	// Max is how many messages come in all, after which the subscription ends with a FrameUnsubscribed; 0: no bound.
+	Max        int      `json:"max,omitempty"`
 	Lease      Duration `json:"lease,omitzero"`      // default: the group's setting
 	Consumer   string   `json:"consumer,omitempty"`  // shown in traces; default: the caller's address
 	Encoding   string   `json:"encoding,omitempty"`  // utf8 (default) or base64

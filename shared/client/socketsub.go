@@ -62,9 +62,9 @@ func (s *Socket) Subscribe(ctx context.Context, topic, group string, o Subscribe
 		if err == nil {
 			defer s.unsubscribe(sub)
 		}
-		for err == nil {
+		for n := 1; err == nil; n++ {
 			var d Delivery
-			if d, err = s.receive(ctx, sub); err == nil && !yield(d, nil) {
+			if d, err = s.receive(ctx, sub); err == nil && (!yield(d, nil) || n == o.Max) {
 				return
 			}
 		}
@@ -83,7 +83,7 @@ func (s *Socket) subscribe(ctx context.Context, topic, group string, o *Subscrib
 	s.mu.Unlock()
 	_, _, err := s.ask(ctx, func(id string) any {
 		return api.SocketSubscribe{SocketHead: api.SocketHead{Type: api.FrameSubscribe, ID: id}, Subscription: sub.name, Topic: topic, Group: group,
-			Credit: &credit, Lease: mq.Duration(o.Lease), Consumer: o.Name, Partitions: o.Partitions, Member: o.Member}
+			Credit: &credit, Max: o.Max, Lease: mq.Duration(o.Lease), Consumer: o.Name, Partitions: o.Partitions, Member: o.Member}
 	})
 	if err != nil {
 		s.unsubscribe(sub) // it may have begun

@@ -20,6 +20,8 @@ import (
 type SubscribeOptions struct {
 	// MaxInFlight is how many messages may be out and not settled, 1 to 10,000; 0: 100.
 	MaxInFlight int
+	// Max ends the pairs after so many messages, and no other ones are leased; 0: no bound.
+	Max int
 	// Lease is how long each message is leased; 0: the group's setting.
 	Lease time.Duration
 	// Name is shown in traces. Default: the caller's address.
@@ -30,8 +32,12 @@ type SubscribeOptions struct {
 	Member string
 }
 
-func (o *SubscribeOptions) path(topic, group string) string {
+// path is what is asked for when so many messages have come already.
+func (o *SubscribeOptions) path(topic, group string, have int) string {
 	q := url.Values{}
+	if o.Max > 0 {
+		q.Set("max", strconv.Itoa(o.Max-have))
+	}
 	if o.MaxInFlight > 0 {
 		q.Set("max_in_flight", strconv.Itoa(o.MaxInFlight))
 	}
@@ -71,17 +77,19 @@ const maxEvent = 64 << 20
 func (c *Client) Subscribe(ctx context.Context, topic, group string, o SubscribeOptions) iter.Seq2[Delivery, error] {
 	return func(yield func(Delivery, error) bool) {
 		pauses := c.retry.pauses()
+		have := 0
 		for ctx.Err() == nil {
 			base := c.servers.current()
-			s := &subscription{topic: topic, yield: yield}
-			err := s.stream(ctx, c, base, o.path(topic, group))
+			s := &subscription{topic: topic, yield: yield, most: o.Max - have}
+			err := s.stream(ctx, c, base, o.path(topic, group, have))
+			have += s.got
 			switch {
 			case s.stopped || ctx.Err() != nil:
 				return
 			case final4xx(err):
 				yield(Delivery{}, err)
 				return
-			case s.got:
+			case s.got > 0:
 				pauses.Reset()
 			}
 			c.servers.leave(base)
@@ -102,7 +110,8 @@ func (c *Client) Subscribe(ctx context.Context, topic, group string, o Subscribe
 type subscription struct {
 	topic   string
 	yield   func(Delivery, error) bool
-	got     bool // something came
+	most    int  // messages that are wanted; 0 or less: no bound
+	got     int  // messages that came
 	moved   bool // the server asked to connect elsewhere
 	stopped bool // the caller wants no more
 }
@@ -163,8 +172,8 @@ func (s *subscription) event(name, data string) error {
 		if err != nil {
 			return fmt.Errorf("client: a message of the stream can't be read: %w", err)
 		}
-		s.got = true
-		s.stopped = !s.yield(d, nil)
+		s.got++
+		s.stopped = !s.yield(d, nil) || s.got == s.most
 	case "reconnect":
 		s.moved = true
 	case "error":

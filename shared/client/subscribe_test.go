@@ -84,6 +84,26 @@ func TestSubscribeOpensAgain(t *testing.T) {
 	})
 }
 
+// Max counts over the streams that are opened: the next one is asked for what is still wanted, and nothing after it.
+func TestSubscribeMax(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{answer: func(n int, r *http.Request, _ []byte) (*http.Response, error) {
+			return reply(200, eventsOf([]string{"ab", "cd"}[n])), nil // the first breaks off, and the second has too many
+		}}
+		got := ""
+		for d, err := range over(t, w, Options{}).Subscribe(t.Context(), "t", "g", SubscribeOptions{Max: 3}) {
+			if err != nil {
+				t.Error(err)
+			}
+			got += d.ID
+		}
+		seen := w.requests()
+		if got != "abc" || len(seen) != 2 || !strings.HasSuffix(seen[0].url, "?max=3") || !strings.HasSuffix(seen[1].url, "?max=1") {
+			t.Errorf("got %q of %d requests: %+v", got, len(seen), seen)
+		}
+	})
+}
+
 func TestConsumerOverAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

@@ -21,13 +21,16 @@ func (c *consumeCmd) stream(s *session, p *printer) error {
 		return interruptedIsFine(s, err)
 	}
 	defer leave()
-	o := client.SubscribeOptions{Lease: c.Lease, Name: consumerName, MaxInFlight: streamCredit(c.Max), Member: c.Member, Partitions: c.Only}
+	o := client.SubscribeOptions{Lease: c.Lease, Name: consumerName, MaxInFlight: streamCredit(c.Max), Max: c.Max, Member: c.Member, Partitions: c.Only}
 	n := 0
 	if !c.WebSocket {
 		_, err := c.follow(s, p, s.client.Subscribe(s.ctx, c.Topic, c.Group, o), s.client.Settle, &n)
 		return err
 	}
 	for {
+		if c.Max > 0 {
+			o.Max = c.Max - n
+		}
 		again, err := c.socket(s, p, o, &n)
 		if !again || s.ctx.Err() != nil {
 			return interruptedIsFine(s, err)
