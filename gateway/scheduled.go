@@ -140,7 +140,7 @@ func named(id mq.MessageID, err error) error {
 	case mqerr.AlreadyReleased:
 		return mqerr.New(mqerr.AlreadyReleased, "message %s", id)
 	case mqerr.MessageNotFound:
-		return mqerr.New(mqerr.MessageNotFound, "message %s is not known, was cancelled, or is no longer kept", id)
+		return unknownSchedule(id)
 	}
 	return err
 }
@@ -176,4 +176,8 @@ func releasedID(p mq.PartitionID, offset uint64, scheduled bool, number uint64) 
 		return mq.MessageID{Partition: p, Scheduled: true, Number: number}
 	}
 	return mq.MessageID{Partition: p, Number: offset}
+}
+
+func unknownSchedule(id mq.MessageID) error {
+	return mqerr.New(mqerr.MessageNotFound, "message %s is not known, was cancelled, or is no longer kept", id)
 }

@@ -170,7 +170,7 @@ func checkFixed(have, want *mq.TopicSettings) error {
 	fixed("/replicas", have.Replicas, want.Replicas)
 	fixed("/ack_quorum", have.Quorum, want.Quorum)
 	if want.Partitions < have.Partitions {
-		bad = append(bad, mq.FieldError{Pointer: "/partitions", Detail: "can only grow"})
+		bad = append(bad, mq.FieldError{Pointer: "/partitions", Detail: fmt.Sprintf("can only grow: the topic has %d, not %d", have.Partitions, want.Partitions)})
 	}
 	return validation(errors.Join(bad...))
 }

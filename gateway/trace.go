@@ -87,6 +87,9 @@ func traceRequest(id mq.MessageID) *mqpb.TraceRequest {
 func notThere(id mq.MessageID, err error) error {
 	switch mqerr.Of(err).Code {
 	case mqerr.OffsetExpired, mqerr.OffsetOutOfRange, mqerr.MessageNotFound:
+		if id.Scheduled { // the leader knows it by a number that nobody has seen
+			return unknownSchedule(id)
+		}
 		return mqerr.New(mqerr.MessageNotFound, "message %s: %s", id, mqerr.Of(err).Detail)
 	}
 	return err

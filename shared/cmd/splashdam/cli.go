@@ -127,7 +127,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 func newParser(c *cli, out, errOut io.Writer) (*kong.Kong, error) {
 	return kong.New(c, kong.Name("splashdam"), kong.Description(description), kong.Writers(out, errOut),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Exit(func(code int) { panic(printed(code)) }),
-		kong.KindMapper(reflect.Float64, kong.MapperFunc(decodeNumber)))
+		kong.KindMapper(reflect.Float64, kong.MapperFunc(decodeNumber)), kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(decodeTime)))
 }
 
 // decodeNumber reads a flag that is a number. NaN and Inf, which Go reads as numbers, JSON can't say.
@@ -142,6 +142,24 @@ func decodeNumber(c *kong.DecodeContext, target reflect.Value) error {
 	}
 	target.SetFloat(v)
 	return nil
+}
+
+// decodeTime reads a flag that is a time: what is wrong with it is said with an example, not with Go's layout.
+func decodeTime(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("time", &text); err != nil {
+		return err
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return badTime(text)
+	}
+	target.Set(reflect.ValueOf(at))
+	return nil
+}
+
+func badTime(text string) error {
+	return wrongUsage("a time looks like 2026-01-31T12:00:00Z, not %q", text)
 }
 
 func usage(w io.Writer, err error) int {

@@ -79,7 +79,7 @@ func (c *consumeCmd) range_() (client.ReadOptions, error) {
 	}
 	for _, text := range []string{c.FromTime, c.ToTime} {
 		if _, err := time.Parse(time.RFC3339, text); text != "" && err != nil {
-			return client.ReadOptions{}, wrongUsage("a time looks like 2026-01-31T12:00:00Z, not %q", text)
+			return client.ReadOptions{}, badTime(text)
 		}
 	}
 	o := client.ReadOptions{Partition: c.Partition, From: c.From + c.FromTime, To: c.To + c.ToTime, Archived: c.Archived, Limit: pageLength(c.Max)}

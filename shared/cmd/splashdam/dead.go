@@ -70,8 +70,8 @@ func (d *deadList) Run(s *session) error {
 type deadRedrive struct {
 	groupName `embed:""`
 	deadFlags `embed:""`
-	Rate      float64 `help:"Messages a second; default: all at once."`
-	Limit     uint64  `short:"n" help:"Messages at most; 0: no bound."`
+	Rate      float64 `placeholder:"N" help:"Messages a second; default: all at once."`
+	Limit     uint64  `short:"n" placeholder:"N" help:"Messages at most; 0: no bound."`
 	DryRun    bool    `help:"Say how many it would be and leave them."`
 }
 
@@ -87,7 +87,7 @@ func (d *deadRedrive) Run(s *session) error {
 type deadDelete struct {
 	groupName `embed:""`
 	deadFlags `embed:""`
-	Limit     uint64 `short:"n" help:"Messages at most; 0: no bound."`
+	Limit     uint64 `short:"n" placeholder:"N" help:"Messages at most; 0: no bound."`
 	DryRun    bool   `help:"Say how many it would be and leave them."`
 }
 

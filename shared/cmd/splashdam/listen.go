@@ -28,7 +28,7 @@ type listenCmd struct {
 	Secret []string      `env:"SPLASHDAM_WEBHOOK_SECRET" help:"The webhook's secret, to verify signatures; may be repeated."`
 	Status int           `default:"200" help:"Status to answer with."`
 	Delay  time.Duration `help:"How long to wait before answering."`
-	Max    int           `short:"n" help:"End after so many requests; 0: never."`
+	Max    int           `short:"n" placeholder:"N" help:"End after so many requests; 0: never."`
 }
 
 // webhookRequest is what listen shows of one request.
@@ -154,7 +154,7 @@ func (s *session) showReceived(r *webhookRequest) error {
 		case r.Signature != "unchecked":
 			style = styleBad
 		}
-		line := fmt.Sprintf("%s  %s  %s/%s  %s  ", r.At.Format("15:04:05.000"), orDash(oneLine(r.ID)), orDash(oneLine(r.Topic)), orDash(oneLine(r.Attempt)),
+		line := fmt.Sprintf("%s  %s  %s  try %s  %s  ", r.At.Format("15:04:05.000"), orDash(oneLine(r.ID)), orDash(oneLine(r.Topic)), orDash(oneLine(r.Attempt)),
 			paint(style, "signature "+r.Signature))
 		return line + oneLine(r.Value) + "\n"
 	})

@@ -51,7 +51,7 @@ func TestPartitionsOnTheirWay(t *testing.T) {
 		"POST " + base + "receive":      `200 {"messages":[]}`,
 		"POST " + base + "members":      `201 {"member":"me","ttl":"1m","assignment":[0],"generation":1}`,
 		"DELETE " + base + "members/me": `204 `,
-		"GET " + base + "stream?consumer=splashdam-cli&max_in_flight=1&partitions=0%2C3": "200 event: message\n" +
+		"GET " + base + "stream?consumer=splashdam-cli&max=1&max_in_flight=1&partitions=0%2C3": "200 event: message\n" +
 			`data: {"id":"x","receipt":"r1","value":"v","encoding":"utf8"}` + "\n\n",
 		"POST /v1/settle": `200 {"results":[{}]}`,
 		"GET " + base + "messages?limit=100&partition=3&state=dead": held,

@@ -100,7 +100,7 @@ func (p *publishCmd) one(s *session, r io.Reader, name string) error {
 	return s.show(out, func() string {
 		text := fmt.Sprintf("%s  partition %d  offset %d", out.ID, out.Partition, out.Offset)
 		if !out.DeliverAt.IsZero() {
-			text = fmt.Sprintf("%s  partition %d  delivered at %s", out.ID, out.Partition, stamp(out.DeliverAt))
+			text = fmt.Sprintf("%s  partition %d  due at %s", out.ID, out.Partition, stamp(out.DeliverAt))
 		}
 		if out.Duplicate && p.Idempotency != "" { // else it is a lost answer that was asked for again
 			text += "  (was stored before)"

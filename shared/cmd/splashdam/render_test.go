@@ -144,7 +144,7 @@ orders, partition 1, offset 42
 2026-03-01 12:00:00.000 UTC
 
         0  ●  PUBLISHED     by 10.0.0.9, through gateway-1
-   +4.2ms  │  REPLICATED    on node-1 node-2 node-3, quorum 2, led by node-1
+  ≤+4.2ms  │  REPLICATED    on node-1 node-2 node-3, quorum 2, led by node-1
   +12.0ms  │  DELIVERED     billing, attempt 1, to worker-7, until +30.01s
    +1.50s  │  NACKED        billing, attempt 1, the card processor answered wit…
    +2m30s  ●  ACKNOWLEDGED  billing
@@ -152,7 +152,7 @@ orders, partition 1, offset 42
 GROUP    STATE  ATTEMPTS  DELIVERED  ACKED  CONSUMER
 billing  acked         2     12.0ms  2m30s  worker-7
 
-committed after 4.2ms, delivered after 12.0ms, acknowledged after 2m30s
+committed within 4.2ms, delivered after 12.0ms, acknowledged after 2m30s
 `)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -17,13 +18,14 @@ type scheduledCommands struct {
 }
 
 type scheduledList struct {
-	Topic string `arg:"" help:"Topic."`
-	Limit int    `short:"n" default:"100" help:"Messages at most."`
+	Topic     string  `arg:"" help:"Topic."`
+	Limit     int     `short:"n" default:"100" help:"Messages at most."`
+	Partition *uint32 `help:"Those of this partition only."`
 }
 
 func (l *scheduledList) Run(s *session) error {
 	var all api.ScheduledList
-	for page := (client.Page{}); len(all.Scheduled) < l.Limit; {
+	for page := (client.Page{Partition: l.Partition}); len(all.Scheduled) < l.Limit; {
 		page.Limit = min(l.Limit-len(all.Scheduled), 1000)
 		ctx, cancel := s.call()
 		out, err := s.client.Scheduled(ctx, l.Topic, page)
@@ -40,7 +42,7 @@ func (l *scheduledList) Run(s *session) error {
 }
 
 func renderScheduled(list *api.ScheduledList, now time.Time, width int, paint painter) string {
-	t := table{headers: []string{"ID", ">PARTITION", "DELIVERED AT", ">IN"}}
+	t := table{headers: []string{"ID", ">PARTITION", "DUE (UTC)", ">IN"}}
 	for _, m := range list.Scheduled {
 		in := "now"
 		if d := m.DeliverAt.Sub(now); d > 0 {
@@ -55,20 +57,26 @@ func renderScheduled(list *api.ScheduledList, now time.Time, width int, paint pa
 	return out
 }
 
-// eachScheduled changes one message after the other and shows what became of each. The first failure ends it.
+// eachScheduled changes one message after the other, tells the ones that are refused, goes on, and shows what became of the
+// others. A server that can't be asked ends it: it would be waited for once for each that is left.
 func eachScheduled(s *session, ids []string, change func(id string) (api.Scheduled, error)) error {
-	var done []api.Scheduled
+	done := []api.Scheduled{}
 	var failed error
 	for _, id := range ids {
 		out, err := change(id)
-		if err != nil {
-			failed = fmt.Errorf("%s: %w", id, err)
+		if err == nil {
+			done = append(done, out)
+			continue
+		}
+		if len(ids) == 1 {
+			return err
+		}
+		failed = cmpErr(failed, err)
+		fmt.Fprintf(s.err, "%s: %v\n", id, err)
+		var e *client.Error
+		if !errors.As(err, &e) || e.Retryable {
 			break
 		}
-		done = append(done, out)
-	}
-	if len(done) == 0 {
-		return failed
 	}
 	shown := s.show(done, func() string {
 		var b strings.Builder
@@ -77,17 +85,14 @@ func eachScheduled(s *session, ids []string, change func(id string) (api.Schedul
 			case d.State == api.StateCancelled:
 				fmt.Fprintf(&b, "%s  cancelled\n", d.ID)
 			case d.DryRun:
-				fmt.Fprintf(&b, "%s  would be cancelled, is delivered at %s\n", d.ID, stamp(d.DeliverAt))
+				fmt.Fprintf(&b, "%s  would be cancelled, is due at %s\n", d.ID, stamp(d.DeliverAt))
 			default:
-				fmt.Fprintf(&b, "%s  delivered at %s\n", d.ID, stamp(d.DeliverAt))
+				fmt.Fprintf(&b, "%s  due at %s\n", d.ID, stamp(d.DeliverAt))
 			}
 		}
 		return b.String()
 	})
-	if failed != nil {
-		return failed
-	}
-	return shown
+	return errors.Join(partly(failed), shown)
 }
 
 type scheduledCancel struct {
@@ -105,11 +110,14 @@ func (c *scheduledCancel) Run(s *session) error {
 
 type scheduledRetime struct {
 	ID    []string       `arg:"" help:"Message ids."`
-	At    time.Time      `xor:"time" required:"" help:"When (RFC 3339: 2026-12-24T18:00:00Z)."`
-	Delay *time.Duration `xor:"time" required:"" help:"In how long from now."`
+	At    time.Time      `xor:"time" help:"When (RFC 3339: 2026-12-24T18:00:00Z)."`
+	Delay *time.Duration `xor:"time" help:"Or in how long from now (10m)."`
 }
 
 func (r *scheduledRetime) Run(s *session) error {
+	if r.At.IsZero() && r.Delay == nil {
+		return wrongUsage("give --at or --delay")
+	}
 	return eachScheduled(s, r.ID, func(id string) (api.Scheduled, error) {
 		ctx, cancel := s.call()
 		defer cancel()

@@ -51,7 +51,7 @@ func renderTrace(t *api.Trace, width int, paint painter) string {
 				more = cut(more, width-28)
 			}
 			kind := paint(styleOf(e.Type), e.Type) + strings.Repeat(" ", max(12-len(e.Type), 0))
-			b.WriteString(strings.TrimRight(fmt.Sprintf("%9s  %s  %s  %s", sinceFirst(e.At.Sub(first)), mark, kind, more), " ") + "\n")
+			b.WriteString(strings.TrimRight(fmt.Sprintf("%9s  %s  %s  %s", whenOf(e, first), mark, kind, more), " ") + "\n")
 		}
 	}
 	if len(t.Groups) > 0 {
@@ -61,6 +61,15 @@ func renderTrace(t *api.Trace, width int, paint painter) string {
 		b.WriteString("\n" + text + "\n")
 	}
 	return b.String()
+}
+
+// whenOf is the time of an event. Of a commit the log says only by when it was: an entry that comes later tells of it.
+func whenOf(e *api.TraceEvent, first time.Time) string {
+	since := sinceFirst(e.At.Sub(first))
+	if e.Type == "REPLICATED" && since[0] == '+' {
+		return "≤" + since
+	}
+	return since
 }
 
 func sinceFirst(d time.Duration) string {
@@ -131,9 +140,9 @@ func latencies(l *api.TraceLatency) string {
 	for _, one := range []struct {
 		what string
 		d    api.Duration
-	}{{"committed", l.Committed}, {"delivered", l.Delivered}, {"acknowledged", l.Acknowledged}} {
-		if one.d > 0 {
-			parts = append(parts, one.what+" after "+span(time.Duration(one.d)))
+	}{{"committed within", l.Committed}, {"delivered after", l.Delivered}, {"acknowledged after", l.Acknowledged}} {
+		if one.d > 1 { // 1 says that it happened, and no more
+			parts = append(parts, one.what+" "+span(time.Duration(one.d)))
 		}
 	}
 	return strings.Join(parts, ", ")

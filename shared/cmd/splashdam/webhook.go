@@ -59,14 +59,16 @@ func (w *webhookList) Run(s *session) error {
 
 type webhookTest struct {
 	webhookName `embed:""`
-	Value       *string `help:"The body to send."`
-	ContentType *string `help:"Its content type."`
+	Value       *string           `help:"The body to send."`
+	ContentType *string           `help:"Its content type."`
+	Key         *string           `help:"The key of the event."`
+	Header      map[string]string `short:"H" mapsep:"none" help:"Headers of the event, NAME=VALUE."`
 }
 
 func (w *webhookTest) Run(s *session) error {
 	ctx, cancel := s.call()
 	defer cancel()
-	out, err := s.client.TestWebhook(ctx, w.Topic, w.Webhook, api.WebhookTest{Value: w.Value, ContentType: w.ContentType})
+	out, err := s.client.TestWebhook(ctx, w.Topic, w.Webhook, api.WebhookTest{Value: w.Value, ContentType: w.ContentType, Key: w.Key, Headers: w.Header})
 	if err != nil {
 		return err
 	}

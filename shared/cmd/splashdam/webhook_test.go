@@ -70,8 +70,11 @@ func TestWebhookCommands(t *testing.T) {
 	if got := s.asked[0]; got != want {
 		t.Errorf("create asks\n%s, want\n%s", got, want)
 	}
-	if status, out, _ := s.run(t, "", "webhook", "test", "orders", "shop"); status != exitRefused || !strings.Contains(out, "not taken") || !strings.Contains(out, "look") {
+	if status, out, _ := s.run(t, "", "webhook", "test", "orders", "shop", "--key", "k", "-H", "a=b"); status != exitRefused || !strings.Contains(out, "not taken") || !strings.Contains(out, "look") {
 		t.Errorf("test: %d %s", status, out)
+	}
+	if got, want := s.asked[len(s.asked)-1], "POST "+hook+`/test {"key":"k","headers":{"a":"b"}}`; got != want {
+		t.Errorf("test asks %s, want %s", got, want)
 	}
 	if _, out, _ := s.run(t, "", "webhook", "rotate-secret", "orders", "shop", "--overlap", "1h"); out != "whsec_y\nthe old one (old) signs until 2026-03-01 12:00:00.000 too\n" {
 		t.Errorf("rotate-secret: %s", out)
