@@ -90,9 +90,9 @@ func (g *Gateway) partitionState(h *mq.Head) string {
 	return api.StateReady
 }
 
-// takingOver says that a node which etcd names as leader has not begun to lead.
+// takingOver says that a node which etcd names as leader takes nothing: it has not begun to lead, or hears too few replicas.
 func takingOver(err error) bool {
-	return mqerr.Is(err, mqerr.NoLeader) || mqerr.Is(err, mqerr.NotLeader)
+	return mqerr.Is(err, mqerr.NoLeader) || mqerr.Is(err, mqerr.NotLeader) || mqerr.Is(err, mqerr.NoQuorum)
 }
 
 // livingReplicas counts the replicas whose store is registered.

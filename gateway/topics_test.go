@@ -114,6 +114,12 @@ func testTopicTakeOver(t *testing.T, h *harness) {
 	if got.State != api.StateOpening || !got.Partial || got.Partitions[0].State != api.StateOpening {
 		t.Errorf("looked at: %+v", got)
 	}
+	h.node.set(func() { h.node.refuses = mqerr.New(mqerr.NoQuorum, "fewer than 2 of 3 replicas answer") })
+	defer h.node.set(func() { h.node.refuses = nil })
+	got = decodeAs[api.Topic](t, h.ok(200, "GET", "/v1/topics/taken-over", ""))
+	if got.State != api.StateOpening || got.Partitions[0].State != api.StateOpening || got.Partitions[0].Error.Code != "no_quorum" {
+		t.Errorf("without a quorum it takes nothing: %+v", got)
+	}
 }
 
 func testTopicWithoutLeader(t *testing.T, h *harness) {

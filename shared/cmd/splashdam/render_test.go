@@ -53,6 +53,8 @@ func TestTopicDescription(t *testing.T) {
 				Replicas: []api.Replica{{Node: "node-1", Alive: true}, {Node: "node-2", Alive: true}, {Node: "node-3"}}},
 			{Partition: 1, State: "opening", NextOffset: 15, Bytes: 2048, Unreadable: []api.OffsetRange{{From: 3, To: 9}, {From: 12, To: 13}}},
 			{Partition: 2, State: "opening", Error: &api.ItemError{Code: "no_leader"}},
+			{Partition: 3, State: "read_only", Leader: "node-1", Error: &api.ItemError{Code: "partition_damaged",
+				Detail: "partition 3 of topic orders: node-1 has a damaged entry at offset 7, and no other one a copy"}},
 		},
 	}
 	same(t, renderTopic(&topic, 80, plain), `
@@ -67,13 +69,17 @@ retention        168h, what is not settled stays
 largest message  1.0 MB
 compression      none
 
-PART  STATE    LEADER  REPLICAS               FIRST  NEXT    SIZE
-   0  ready    node-1  node-1 node-2 node-3!     10    25  2.0 kB
-   1  opening  -       -                          0    15  2.0 kB
-   2  opening  -       -                          -     -       -
+PART  STATE      LEADER  REPLICAS               FIRST  NEXT    SIZE
+   0  ready      node-1  node-1 node-2 node-3!     10    25  2.0 kB
+   1  opening    -       -                          0    15  2.0 kB
+   2  opening    -       -                          -     -       -
+   3  read_only  node-1  -                          0     0     0 B
 !: away
 partition 1: not all of 3 to 8 can be read
 partition 1: not all of 12 to 12 can be read
+partition 2: no_leader
+partition 3: partition_damaged: node-1 has a damaged entry at offset 7, and no
+other one a copy
 `)
 }
 

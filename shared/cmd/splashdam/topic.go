@@ -199,6 +199,7 @@ func renderTopic(t *api.Topic, width int, paint painter) string {
 		}
 		parts.rows = append(parts.rows, append([]string{strconv.FormatUint(uint64(p.Partition), 10), p.State, orDash(p.Leader),
 			replicas(p.Replicas)}, figures...))
+		damage += whyNot(t.Name, &p, width, paint)
 		damage += unreadable(p.Partition, p.Unreadable, paint)
 		away = away || slices.ContainsFunc(p.Replicas, func(r api.Replica) bool { return !r.Alive })
 	}
@@ -207,6 +208,18 @@ func renderTopic(t *api.Topic, width int, paint painter) string {
 		note += "!: away\n"
 	}
 	return pairs(rows, width) + "\n" + parts.render(width, paint) + note + damage
+}
+
+// whyNot tells what is wrong with a partition that does not answer, or can only be read.
+func whyNot(topic string, p *api.Partition, width int, paint painter) string {
+	if p.Error == nil {
+		return ""
+	}
+	text := fmt.Sprintf("partition %d: %s", p.Partition, p.Error.Code)
+	if detail := strings.TrimPrefix(p.Error.Detail, fmt.Sprintf("partition %d of topic %s: ", p.Partition, topic)); detail != "" {
+		text += ": " + detail
+	}
+	return paint(styleWarn, wrap(oneLine(text), width)) + "\n"
 }
 
 // unreadable tells which offsets of a partition can't all be read, a line for each range.
