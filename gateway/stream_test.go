@@ -236,7 +236,7 @@ func TestStreamBadInput(t *testing.T) {
 		"max_in_flight=0": "invalid_parameter", "max_in_flight=10001": "invalid_parameter", "max_in_flight=x": "invalid_parameter",
 		"lease=1ms": "invalid_parameter", "lease=13h": "invalid_parameter", "partitions=": "", "partitions=1": "partition_not_found",
 		"partitions=0,": "invalid_parameter", "partitions=-1": "invalid_parameter", "encoding=hex": "invalid_parameter",
-		"consumer=" + strings.Repeat("x", 256): "invalid_parameter", "max=1": "invalid_parameter",
+		"consumer=" + strings.Repeat("x", 256): "invalid_parameter", "max=0": "invalid_parameter", "wait=1s": "invalid_parameter",
 	} {
 		if code == "" {
 			continue

@@ -58,7 +58,8 @@ func within(spans []span, off uint64) bool {
 	return e.has(off)
 }
 
-// low is the lowest offset that may be unsettled or dead.
+// low is a bound of what may be unsettled or dead: lanes without messages count with where the group began.
+// Machine.lowest says it exactly.
 func (p *position) low() uint64 {
 	low := slices.Min(p.fresh[:])
 	for _, spans := range [][]span{p.open, p.dead} {

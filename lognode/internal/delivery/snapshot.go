@@ -72,9 +72,32 @@ func (m *Machine) Snapshots(id mq.GroupID) []Snapshot {
 	}
 	out := make([]Snapshot, len(g.snapshots))
 	for i, s := range g.snapshots {
-		out[i] = Snapshot{Name: s.name, Made: s.made, Low: s.position.low(), Bytes: s.size()}
+		out[i] = Snapshot{Name: s.name, Made: s.made, Low: m.lowest(s.position), Bytes: s.size()}
 	}
 	return out
+}
+
+// lowest is the lowest offset that a position has as not settled, or dead; the end if there is none. The pointer of a lane
+// without messages stays where the group began, so it is asked for the first message behind it.
+func (m *Machine) lowest(p *position) uint64 {
+	low := m.committed
+	for l := range mq.Lane(mq.Lanes) {
+		off, ok := m.lanes.next(l, p.fresh[l])
+		for _, s := range p.early[l] {
+			if ok && off >= s.from && off < s.to {
+				off, ok = m.lanes.next(l, s.to)
+			}
+		}
+		if ok {
+			low = min(low, off)
+		}
+	}
+	for _, spans := range [][]span{p.open, p.dead} {
+		if len(spans) > 0 {
+			low = min(low, spans[0].from)
+		}
+	}
+	return low
 }
 
 // CreateSnapshot keeps where a group is under a name. made is when it is made, for whoever asks, over all partitions: one

@@ -24,6 +24,13 @@ func TestWhatASnapshotBringsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	// 0 acked, 1 to 3 leased, 4 to 6 dead, 7 deleted as a dead letter, 8 and 9 ready, the rest not published yet.
+	low := func() {
+		t.Helper()
+		if s := j.m.Snapshots(1); len(s) != 1 || s[0].Low != 1 {
+			t.Errorf("%+v, want 1 as the lowest that is not settled", s)
+		}
+	}
+	low()
 	j.want(Ack, SettleOK, StateAcked, rs[1])
 	j.want(Reject, SettleOK, StateDead, rs[2])
 	done(j.m.Redrive(j.now, 1, []uint64{5}, 0, 0))
@@ -58,5 +65,6 @@ func TestWhatASnapshotBringsBack(t *testing.T) {
 		j.m.Return(j.now, 1, 4)
 		j.cut(0)
 		j.failover()
+		low()
 	}
 }
