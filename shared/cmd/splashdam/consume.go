@@ -37,6 +37,9 @@ type consumeCmd struct {
 
 func (c *consumeCmd) Run(s *session) error {
 	p := s.printer(c.Raw)
+	if c.Max < 0 {
+		return wrongUsage("--max must be 1 or more, or 0 for no bound")
+	}
 	if c.Group == "" && (c.Stream || c.WebSocket) {
 		return wrongUsage("--stream and --ws need --group")
 	}
