@@ -77,6 +77,7 @@ func TestExitStatuses(t *testing.T) {
 		{"wrong mix of flags", "", []string{"consume", "t", "-g", "g", "--from", "3"}, exitUsage, []string{"without --group"}},
 		{"bad time of a flag", "", []string{"publish", "t", "--at", "tomorrow"}, exitUsage, []string{"--at", "2026-01-31T12:00:00Z", `"tomorrow"`}},
 		{"less than none", "", []string{"consume", "t", "-g", "g", "--max=-1"}, exitUsage, []string{"--max must be"}},
+		{"a list of nothing", "", []string{"topic", "list", "--limit", "0"}, exitUsage, []string{"--limit must be"}},
 		{"no time to wait for", "", []string{"scheduled", "retime", "x"}, exitUsage, []string{"--at or --delay"}},
 		{"bad time", "", []string{"consume", "t", "--from-time", "yesterday"}, exitUsage, []string{"2026-01-31T12:00:00Z"}},
 	}

@@ -202,8 +202,8 @@ type peekCmd struct {
 }
 
 func (k *peekCmd) Run(s *session) error {
-	if k.Limit < 1 {
-		return wrongUsage("--limit must be 1 or more")
+	if err := goodLimit(k.Limit); err != nil {
+		return err
 	}
 	o := client.ReadOptions{Partition: k.Partition, From: k.From, Backward: k.Last, Archived: k.Archived, Limit: pageLength(k.Limit)}
 	return read(s, s.printer(k.Raw), k.Topic, o, k.Limit)

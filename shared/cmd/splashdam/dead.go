@@ -60,6 +60,9 @@ type deadList struct {
 }
 
 func (d *deadList) Run(s *session) error {
+	if err := goodLimit(d.Limit); err != nil {
+		return err
+	}
 	return held(s, client.Page{Partition: d.Partition}, d.Limit, "no dead letters\n", func(p client.Page) (api.HeldList, error) {
 		ctx, cancel := s.call()
 		defer cancel()

@@ -20,6 +20,14 @@ func (e usageError) Error() string { return e.text }
 
 func wrongUsage(format string, args ...any) error { return usageError{fmt.Sprintf(format, args...)} }
 
+// goodLimit refuses a list of nothing: it would be shown as if there were nothing.
+func goodLimit(n int) error {
+	if n < 1 {
+		return wrongUsage("--limit must be 1 or more")
+	}
+	return nil
+}
+
 // partError says that some of several things failed. Each has been told already; the first one, or one whose
 // outcome is unknown, says which exit status it is.
 type partError struct{ first error }

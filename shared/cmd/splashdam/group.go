@@ -186,6 +186,9 @@ type groupList struct {
 }
 
 func (g *groupList) Run(s *session) error {
+	if err := goodLimit(g.Limit); err != nil {
+		return err
+	}
 	ctx, cancel := s.call()
 	defer cancel()
 	all := api.GroupList{Groups: []api.GroupSummary{}}
@@ -254,6 +257,9 @@ type groupMessages struct {
 }
 
 func (g *groupMessages) Run(s *session) error {
+	if err := goodLimit(g.Limit); err != nil {
+		return err
+	}
 	none := "no messages are " + g.State + "; --state names another state\n"
 	if g.Partition != nil {
 		none = fmt.Sprintf("no messages of partition %d are %s; --state names another state\n", *g.Partition, g.State)

@@ -24,6 +24,9 @@ type scheduledList struct {
 }
 
 func (l *scheduledList) Run(s *session) error {
+	if err := goodLimit(l.Limit); err != nil {
+		return err
+	}
 	var all api.ScheduledList
 	for page := (client.Page{Partition: l.Partition}); len(all.Scheduled) < l.Limit; {
 		page.Limit = min(l.Limit-len(all.Scheduled), 1000)

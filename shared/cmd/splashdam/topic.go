@@ -112,6 +112,9 @@ type topicList struct {
 }
 
 func (t *topicList) Run(s *session) error {
+	if err := goodLimit(t.Limit); err != nil {
+		return err
+	}
 	ctx, cancel := s.call()
 	defer cancel()
 	all := api.TopicList{Topics: []api.TopicSummary{}}

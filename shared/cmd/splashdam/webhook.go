@@ -88,6 +88,9 @@ type webhookAttempts struct {
 }
 
 func (w *webhookAttempts) Run(s *session) error {
+	if err := goodLimit(w.Limit); err != nil {
+		return err
+	}
 	ctx, cancel := s.call()
 	defer cancel()
 	out, err := s.client.WebhookAttempts(ctx, w.Topic, w.Webhook, w.Message, w.Limit)
