@@ -44,6 +44,7 @@ type cli struct {
 	Publish   publishCmd        `cmd:"" help:"Publish messages from stdin or files."`
 	Consume   consumeCmd        `cmd:"" help:"Consume with a group, or read without one."`
 	Peek      peekCmd           `cmd:"" help:"Show some messages; nothing is leased."`
+	Message   messageCmd        `cmd:"" help:"Show one message with its value."`
 	Group     groupCommands     `cmd:"" help:"Make, change, show and delete groups."`
 	Dead      deadCommands      `cmd:"" help:"Dead letters of a group."`
 	Seek      seekCmd           `cmd:"" help:"Put a group to another place."`
