@@ -65,11 +65,11 @@ func FuzzItem(f *testing.F) {
 // FuzzSettle: whatever a body holds, it is read without a panic, and every receipt has a place for its result.
 func FuzzSettle(f *testing.F) {
 	for _, s := range []string{`{"ack":["x"],"nack":[{"receipt":"y","delay":"5s","reason":"r"}],"reject":[{"receipt":"z"}]}`, `{"receipt":"x"}`,
-		`{"receipts":["x","y"],"delay":"1s"}`, `AQEDAQ`, `{"ack":`, `null`, `{"nack":[null]}`, `{"reject":{}}`} {
+		`{"receipts":["x","y"],"delay":"1s"}`, `AQEDAQ`, `{"ack":`, `null`, `{"nack":[null]}`, `{"reject":{}}`, `{"release":["x"]}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for o := range frame.OutcomeExtend {
+		for _, o := range []frame.Outcome{0, frame.OutcomeAck, frame.OutcomeNack, frame.OutcomeReject, frame.OutcomeRelease} {
 			s := &settlement{}
 			var err error
 			if o == 0 {

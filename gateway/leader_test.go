@@ -361,6 +361,10 @@ func (l *leader) settle(f *frame.Settle) *frame.Settled {
 			delete(d.leased, r.Offset)
 			d.again = append(d.again, r.Offset)
 			out.Until[i] = 1_800_000_000_000_000_000 + it.Delay
+		case it.Outcome == frame.OutcomeRelease:
+			d.attempt[r.Offset]--
+			delete(d.leased, r.Offset)
+			d.again = append(d.again, r.Offset)
 		case it.Outcome == frame.OutcomeReject:
 			delete(d.leased, r.Offset)
 		case it.Outcome == frame.OutcomeExtend:

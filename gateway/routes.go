@@ -44,6 +44,7 @@ func (g *Gateway) dataRoutes() []route {
 		{http.MethodPost, "/v1/settle", g.handleSettle, nil},
 		{http.MethodPost, "/v1/ack", g.handleAck, nil},
 		{http.MethodPost, "/v1/nack", g.handleNack, nil},
+		{http.MethodPost, "/v1/release", g.handleRelease, nil},
 		{http.MethodPost, "/v1/reject", g.handleReject, nil},
 		{http.MethodPost, "/v1/extend", g.handleExtend, nil},
 	}

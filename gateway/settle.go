@@ -38,11 +38,12 @@ func (g *Gateway) handleSettle(c echo.Context) error {
 	return g.settle(c, func(s *settlement, b []byte) error { return s.parseSettle(b) })
 }
 
-// handleAck, handleNack, handleReject and handleExtend are one act each.
-func (g *Gateway) handleAck(c echo.Context) error    { return g.act(c, frame.OutcomeAck) }
-func (g *Gateway) handleNack(c echo.Context) error   { return g.act(c, frame.OutcomeNack) }
-func (g *Gateway) handleReject(c echo.Context) error { return g.act(c, frame.OutcomeReject) }
-func (g *Gateway) handleExtend(c echo.Context) error { return g.act(c, frame.OutcomeExtend) }
+// handleAck, handleNack, handleReject, handleExtend and handleRelease are one act each.
+func (g *Gateway) handleAck(c echo.Context) error     { return g.act(c, frame.OutcomeAck) }
+func (g *Gateway) handleNack(c echo.Context) error    { return g.act(c, frame.OutcomeNack) }
+func (g *Gateway) handleReject(c echo.Context) error  { return g.act(c, frame.OutcomeReject) }
+func (g *Gateway) handleExtend(c echo.Context) error  { return g.act(c, frame.OutcomeExtend) }
+func (g *Gateway) handleRelease(c echo.Context) error { return g.act(c, frame.OutcomeRelease) }
 
 func (g *Gateway) act(c echo.Context, o frame.Outcome) error {
 	return g.settle(c, func(s *settlement, b []byte) error { return s.parseAct(b, o) })
@@ -154,7 +155,8 @@ func (s *settlement) sendTo(ctx context.Context, p mq.PartitionID, at []int) {
 	}
 }
 
-var actNames = [...]string{frame.OutcomeAck: "ack", frame.OutcomeNack: "nack", frame.OutcomeReject: "reject", frame.OutcomeExtend: "extend"}
+var actNames = [...]string{frame.OutcomeAck: "ack", frame.OutcomeNack: "nack", frame.OutcomeReject: "reject", frame.OutcomeExtend: "extend",
+	frame.OutcomeRelease: "release"}
 
 // untilNames say what a result's time is.
 var untilNames = [len(actNames)]string{frame.OutcomeNack: `"retry_at":"`, frame.OutcomeExtend: `"lease_expires_at":"`}

@@ -27,13 +27,14 @@ func TestSettleReportsEachReceipt(t *testing.T) {
 	body := `{"reject":[{"receipt":` + r(2) + `,"reason":"bad"}],
 		"ack":[` + r(0) + `,"nonsense",` + forged + `,` + r(0) + `],
 		"nack":[{"receipt":` + r(1) + `,"delay":"5s","reason":"later"},{"receipt":` + r(1) + `}],
+		"release":[` + r(5) + `,"nonsense"],
 		"extend":[{"receipt":` + r(3) + `,"lease":"1m"},{"receipt":` + r(4) + `}]}`
 	a := e.post("/v1/settle", body)
 	var s api.SettleAnswer
-	if a.into(t, &s); a.status != 207 || s.Failed != 3 || len(s.Results) != 9 {
+	if a.into(t, &s); a.status != 207 || s.Failed != 4 || len(s.Results) != 11 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	for i, want := range []string{"", "invalid_receipt", "invalid_receipt", "", "", "receipt_stale", "", "", ""} {
+	for i, want := range []string{"", "invalid_receipt", "invalid_receipt", "", "", "receipt_stale", "", "", "", "", "invalid_receipt"} {
 		code := ""
 		if s.Results[i].Error != nil {
 			code = s.Results[i].Error.Code
@@ -51,7 +52,7 @@ func TestSettleReportsEachReceipt(t *testing.T) {
 	if nack := s.Results[4]; nack.RetryAt.Unix() != 1_800_000_005 || !nack.LeaseExpiresAt.IsZero() {
 		t.Errorf("the nack's result: %+v", nack)
 	}
-	if a := e.post("/v1/ack", `{"receipts":[`+r(4)+`,`+r(5)+`]}`); a.status != 200 || a.body != `{"results":[{},{}],"failed":0}`+"\n" {
+	if a := e.post("/v1/ack", `{"receipts":[`+r(4)+`,`+r(0)+`]}`); a.status != 200 || a.body != `{"results":[{},{}],"failed":0}`+"\n" {
 		t.Errorf("ack: %d %s", a.status, a.body)
 	}
 	for _, receipt := range []string{"nonsense", strings.Trim(forged, `"`), strings.Repeat("A", 5000)} {
@@ -82,6 +83,8 @@ func TestSettleRefusesBadBodies(t *testing.T) {
 		{"settle", `{"nack":[{"receipt":"x","lease":"1m"}]}`, "validation_failed", "/nack/0/lease"},
 		{"settle", `{"reject":[{"receipt":"x","reason":"` + strings.Repeat("r", 1025) + `"}]}`, "validation_failed", "/reject/0/reason"},
 		{"settle", `{"extend":[{"receipt":"x","lease":"13h"}]}`, "validation_failed", "/extend/0/lease"},
+		{"settle", `{"release":[{"receipt":"x"}]}`, "validation_failed", "/release/0"},
+		{"release", `{"receipt":"x","reason":"r"}`, "validation_failed", "/reason"},
 		{"settle", strings.Repeat(`{"ack":`, 2000), "invalid_json", ""},
 		{"ack", `{"receipt":"x","receipts":["y"]}`, "validation_failed", "/receipts"},
 		{"ack", `{"receipts":[]}`, "validation_failed", "/receipts"},

@@ -134,8 +134,8 @@ func (s *settlement) parseAct(b []byte, o frame.Outcome) error {
 	return nil
 }
 
-// parseSettle reads an api.SettleRequest. The results are in the order ack, nack, reject, extend, whatever
-// the order of the fields.
+// parseSettle reads an api.SettleRequest. The results are in the order ack, nack, reject, extend, release,
+// whatever the order of the fields.
 func (s *settlement) parseSettle(b []byte) error {
 	var parts [len(actNames)][]byte
 	var scan jsonscan.Scanner
@@ -145,7 +145,7 @@ func (s *settlement) parseSettle(b []byte) error {
 		if err := scan.End(); err != nil {
 			return invalidJSON(err)
 		}
-		return invalid("", "the body is an object with ack, nack, reject or extend, not %s", k.Name())
+		return invalid("", "the body is an object with ack, nack, reject, extend or release, not %s", k.Name())
 	}
 	scan.Open()
 	var bad error
@@ -176,7 +176,7 @@ func (s *settlement) parseSettle(b []byte) error {
 // parseActs reads the list of each act, nil for none.
 func (s *settlement) parseActs(parts *[len(actNames)][]byte) (err error) {
 	var scan jsonscan.Scanner
-	for o := frame.OutcomeAck; o <= frame.OutcomeExtend && err == nil; o++ {
+	for o := frame.OutcomeAck; o <= frame.OutcomeRelease && err == nil; o++ {
 		if parts[o] != nil {
 			scan.Reset(parts[o])
 			err = s.parseList(&scan, o)
@@ -189,7 +189,7 @@ func (s *settlement) parseActs(parts *[len(actNames)][]byte) (err error) {
 }
 
 func outcomeOf(name []byte) frame.Outcome {
-	for o := frame.OutcomeAck; o <= frame.OutcomeExtend; o++ {
+	for o := frame.OutcomeAck; o <= frame.OutcomeRelease; o++ {
 		if actNames[o] == string(name) {
 			return o
 		}
@@ -197,10 +197,10 @@ func outcomeOf(name []byte) frame.Outcome {
 	return 0
 }
 
-// parseList reads the array of one act: receipts for ack, objects for the others.
+// parseList reads the array of one act: receipts for ack and release, objects for the others.
 func (s *settlement) parseList(scan *jsonscan.Scanner, o frame.Outcome) error {
 	pointer := "/" + actNames[o]
-	if o == frame.OutcomeAck {
+	if o == frame.OutcomeAck || o == frame.OutcomeRelease {
 		receipts, err := readStrings(scan, pointer, nil)
 		for i := 0; i < len(receipts) && err == nil; i++ {
 			err = s.add(receipts[i], o, options{})

@@ -361,7 +361,7 @@ func (g *gatewayStream) settle(id uint64, body []byte) error {
 }
 
 var outcomes = map[frame.Outcome]delivery.Outcome{frame.OutcomeAck: delivery.Ack, frame.OutcomeNack: delivery.Nack,
-	frame.OutcomeReject: delivery.Reject, frame.OutcomeExtend: delivery.Extend,
+	frame.OutcomeReject: delivery.Reject, frame.OutcomeExtend: delivery.Extend, frame.OutcomeRelease: delivery.Release,
 	frame.OutcomePostpone: delivery.Postpone}
 
 // ready answers how many messages are ready for what the gateway waits for; one answer for all.

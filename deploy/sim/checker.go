@@ -41,9 +41,16 @@ type checker struct {
 	hands    map[groupPlace][]hand
 	done     map[groupPlace]doneAt   // acked by a consumer, and answered
 	gone     map[uint64]bool         // streams whose unconfirmed hand-overs were given back
+	released map[released]bool       // hand-overs that a consumer gave back, or asked to
 	given    map[mq.PartitionID]bool // partitions that an operator forced: what was settled may be lost with the rest
 
 	published, delivered, repeated, zombies, holes, forces int
+}
+
+// released is a hand-over of a message to a group.
+type released struct {
+	groupPlace
+	fence
 }
 
 type ack struct {
@@ -59,7 +66,7 @@ type doneAt struct {
 func newChecker(s *Sim) *checker {
 	return &checker{s: s, values: map[place]string{}, acked: map[place]bool{}, segments: map[mq.SegmentID][]ack{},
 		ends: map[mq.SegmentID]mq.Position{}, hands: map[groupPlace][]hand{}, done: map[groupPlace]doneAt{}, gone: map[uint64]bool{},
-		given: map[mq.PartitionID]bool{}}
+		released: map[released]bool{}, given: map[mq.PartitionID]bool{}}
 }
 
 // value is I4: an offset has one value.
@@ -124,24 +131,29 @@ func (c *checker) handed(g mq.GroupID, m lognode.Delivered, decided int64, strea
 		if c.given[at.partition] {
 			break
 		}
-		c.counted(at, before, h)
+		c.counted(key, before, h)
 	}
 	c.hands[key] = append(c.hands[key], h)
 }
 
 // counted: an attempt that is not the first commits before it is handed out, and so no later one has its number,
 // unless it was given back.
-func (c *checker) counted(at place, a, b hand) {
+func (c *checker) counted(at groupPlace, a, b hand) {
 	if b.fence.less(a.fence) {
 		a, b = b, a
 	}
 	if a.fence == b.fence {
 		c.s.fail("offset %d of partition %d was handed out twice with fence %v", at.offset, at.partition.Number, a.fence)
 	}
-	if a.attempt > 1 && b.attempt <= a.attempt && !c.gone[a.stream] {
+	if a.attempt > 1 && b.attempt <= a.attempt && !c.gone[a.stream] && !c.released[released{at, a.fence}] {
 		c.s.fail("offset %d of partition %d: attempt %d (fence %v) after attempt %d (fence %v)", at.offset, at.partition.Number,
 			b.attempt, b.fence, a.attempt, a.fence)
 	}
+}
+
+// releasing is a release on its way: whether or not it is answered, the attempt may not count.
+func (c *checker) releasing(g mq.GroupID, m lognode.Delivered) {
+	c.released[released{groupPlace{g, place{m.Receipt.Partition, m.Receipt.Offset}}, fence{m.Receipt.Segment, m.Receipt.Counter}}] = true
 }
 
 // settled is an answered settle.

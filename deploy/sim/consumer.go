@@ -64,12 +64,17 @@ func (c *consumer) handle(m lognode.Delivered) {
 		later(s.between(2*second, 6*second), lognode.Ack)
 	case fate < 94 && c.group == 2:
 		later(work, lognode.Reject)
+	case fate < 95:
+		later(work, lognode.Release)
 	default: // it dies
 	}
 }
 
 func (c *consumer) settle(m lognode.Delivered, o lognode.Outcome, tries int) {
 	s := c.sim
+	if o == lognode.Release {
+		s.check.releasing(c.group, m)
+	}
 	item := lognode.SettleItem{Receipt: m.Receipt, Outcome: o, Delay: -1, Reason: "it failed"}
 	c.request(c.partition, func(n *lognode.Node, reply func(any, error)) {
 		n.Settle(c.partition, []lognode.SettleItem{item}, func(r []lognode.SettleResult, err error) { reply(r, err) })

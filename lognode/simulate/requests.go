@@ -28,6 +28,7 @@ const (
 	Nack      = delivery.Nack
 	Reject    = delivery.Reject
 	Extend    = delivery.Extend
+	Release   = delivery.Release
 	SettleOK  = delivery.SettleOK
 	StateDead = delivery.StateDead
 )

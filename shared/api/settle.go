@@ -8,6 +8,8 @@ type SettleRequest struct {
 	Nack   []NackItem   `json:"nack,omitempty"`
 	Reject []RejectItem `json:"reject,omitempty"`
 	Extend []ExtendItem `json:"extend,omitempty"`
+	// Release gives back what nobody began to work on: ready again at once, and the attempt does not count.
+	Release []string `json:"release,omitempty"`
 }
 
 // NackItem gives a message back as a failed attempt.
@@ -29,7 +31,7 @@ type ExtendItem struct {
 	Lease   Duration `json:"lease,omitzero"` // from now; default: the group's setting
 }
 
-// ActRequest is the body of POST /v1/ack, /v1/nack, /v1/reject and /v1/extend: one receipt, or several that
+// ActRequest is the body of POST /v1/ack, /v1/nack, /v1/reject, /v1/extend and /v1/release: one receipt, or several that
 // are all settled alike.
 type ActRequest struct {
 	Receipt  string    `json:"receipt,omitempty"`
@@ -47,7 +49,7 @@ type SettleResult struct {
 }
 
 // SettleAnswer has a result per receipt: 200, or 207 when some failed. The order is that of the receipts; in
-// a SettleRequest all of ack first, then nack, reject, extend. A call with the single-receipt form answers
+// a SettleRequest all of ack first, then nack, reject, extend, release. A call with the single-receipt form answers
 // a failure as the problem itself.
 type SettleAnswer struct {
 	Results []SettleResult `json:"results"`

@@ -63,7 +63,7 @@ func (d *Delivery) fill(topic string, m *api.Delivery) error {
 }
 
 // Settle carries out all acts of r in one call and returns an error (nil or *Error) for each receipt, all
-// of Ack first, then Nack, Reject, Extend. Acts are committed when it returns. Settling twice is harmless,
+// of Ack first, then Nack, Reject, Extend, Release. Acts are committed when it returns. Settling twice is harmless,
 // so a lost answer is asked for again; after a first time that was carried out, a repeated nack or
 // reject may answer receipt_stale.
 func (c *Client) Settle(ctx context.Context, r api.SettleRequest) ([]error, error) {
@@ -80,7 +80,7 @@ func (c *Client) Settle(ctx context.Context, r api.SettleRequest) ([]error, erro
 
 // receipts is how many acts a request has.
 func receipts(r *api.SettleRequest) int {
-	return len(r.Ack) + len(r.Nack) + len(r.Reject) + len(r.Extend)
+	return len(r.Ack) + len(r.Nack) + len(r.Reject) + len(r.Extend) + len(r.Release)
 }
 
 // settled makes an error of each result that is one.
@@ -115,6 +115,12 @@ func (c *Client) Reject(ctx context.Context, receipt, reason string) error {
 // Extend gives a lease a new end, counted from now; 0 takes the group's lease.
 func (c *Client) Extend(ctx context.Context, receipt string, lease time.Duration) error {
 	return c.act(ctx, "extend", api.ActRequest{Receipt: receipt, Lease: api.Duration(lease)})
+}
+
+// Release gives back a message that nobody has begun to work on: it is ready again at once, in front of its key where the
+// group orders by key, and the attempt does not count. Consumers and subscriptions do that by themselves when they stop.
+func (c *Client) Release(ctx context.Context, receipt string) error {
+	return c.act(ctx, "release", api.ActRequest{Receipt: receipt})
 }
 
 func (c *Client) act(ctx context.Context, name string, r api.ActRequest) error {

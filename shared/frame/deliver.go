@@ -205,6 +205,7 @@ const (
 	OutcomeNack
 	OutcomeReject
 	OutcomeExtend
+	OutcomeRelease
 	// OutcomePostpone is a Nack whose attempt does not count; for gateways that know that it was not the message's
 	// fault, never for users.
 	OutcomePostpone

@@ -43,6 +43,7 @@ func byKey(c *GroupConfig) {
 func TestMuseum24NoKeyStalls(t *testing.T) {
 	free := map[string]func(j *journal, r mq.Receipt){
 		"acked":         func(j *journal, r mq.Receipt) { j.settle(Ack, r) },
+		"released":      func(j *journal, r mq.Receipt) { j.settle(Release, r) },
 		"rejected":      func(j *journal, r mq.Receipt) { j.settle(Reject, r) },
 		"consumer gone": func(j *journal, r mq.Receipt) { j.m.StreamGone(j.now, 1) },
 		"failed":        func(j *journal, r mq.Receipt) { j.settle(Nack, r); j.pass(time.Second) },

@@ -237,7 +237,7 @@ func (w *world) settled(h held, it SettleItem, r SettleResult, last bool) {
 	if ok != (r.Code == SettleOK) {
 		w.t.Fatalf("offset %d is %s at fence %v: receipt %d.%d outcome %d got code %d", off, s, o.fence[off], h.Segment, h.Counter, out, r.Code)
 	}
-	if ok && out == Postpone && s != StateLeased {
+	if ok && (out == Postpone || out == Release) && s != StateLeased {
 		// It was taken back already.
 	} else if ok && s != StateAcked {
 		o.attempt[off] = max(o.attempt[off], 1)
@@ -258,6 +258,8 @@ func (w *world) settled(h held, it SettleItem, r SettleResult, last bool) {
 				wait = backoff(w.m.groups[h.Group].Settings.Backoff, h.Group, off, o.attempt[off]+1)
 			}
 			o.state[off], o.until[off] = StateWaiting, w.now+wait
+		case Release:
+			o.takeBack(off)
 		}
 		if out == Nack || out == Reject {
 			if x := w.m.groups[h.Group].out[off]; last && x != nil && x.reason.String() != it.Reason {
@@ -272,12 +274,14 @@ func (w *world) settled(h held, it SettleItem, r SettleResult, last bool) {
 
 // back is what a return does to the oracle: what this hand-over still leases is given back.
 func (w *world) back(match func(held) bool) {
-	w.gone(match, func(o *oracle, off uint64) {
-		o.state[off] = StateReady
-		if o.attempt[off]--; o.attempt[off] == 0 {
-			o.neverOut(off)
-		}
-	})
+	w.gone(match, (*oracle).takeBack)
+}
+
+func (o *oracle) takeBack(off uint64) {
+	o.state[off] = StateReady
+	if o.attempt[off]--; o.attempt[off] == 0 {
+		o.neverOut(off)
+	}
 }
 
 // gone does something to what the hand-overs that match still lease.
@@ -332,7 +336,7 @@ func (w *world) steps() map[string]func(*rapid.T) {
 	settle := func(t *rapid.T) {
 		var hs []held
 		var items []SettleItem
-		outcome := rapid.SampledFrom([]Outcome{Ack, Ack, Nack, Nack, Reject, Extend, Postpone})
+		outcome := rapid.SampledFrom([]Outcome{Ack, Ack, Nack, Nack, Reject, Extend, Postpone, Release})
 		o := outcome.Draw(t, "outcome")
 		at := rapid.IntRange(max(0, len(w.held)-20), max(0, len(w.held)-1)).Draw(t, "first")
 		for range min(rapid.IntRange(1, 5).Draw(t, "items"), len(w.held)-at) {

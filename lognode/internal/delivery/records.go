@@ -116,7 +116,7 @@ const (
 	outExpired  outcome = 3 // its lease ran out, ready again at due
 	outDead     outcome = 4 // failed for good
 	outExtended outcome = 5 // leased until header.until
-	outReturned outcome = 6 // was not handed out after all
+	outReturned outcome = 6 // was not handed out after all, or was and nobody began to work on it
 	outDropped  outcome = 7 // removed by retention before it was settled
 	// outPostponed is outNacked without having counted: the attempt in its marks is the one before.
 	outPostponed outcome = 8

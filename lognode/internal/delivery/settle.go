@@ -17,6 +17,8 @@ const (
 	Extend                // still at work
 	// Postpone is a Nack whose attempt does not count: it was not the message's fault.
 	Postpone
+	// Release gives back what its consumer has not begun to work on: ready again at once, as if it had not been handed out.
+	Release
 )
 
 // SettleItem settles one delivery.
@@ -27,7 +29,7 @@ type SettleItem struct {
 	Delay int64
 	// Lease of an Extend in nanoseconds from now, at most mq.MaxLease; 0 for the group's.
 	Lease int64
-	// Reason of anything but an Extend, for the trace; cut at mq.MaxReasonBytes.
+	// Reason of anything but an Extend or Release, for the trace; cut at mq.MaxReasonBytes.
 	Reason string
 }
 
@@ -97,6 +99,13 @@ func (m *Machine) settle(now int64, it *SettleItem) SettleResult {
 		}
 		until := m.postpone(g, now, off, attempt-1, f, it.Delay, cut(it.Reason, mq.MaxReasonBytes))
 		return SettleResult{State: StateWaiting, Until: until}
+	case Release:
+		if state == StateLeased { // else as for Postpone
+			m.note(g, now, outReturned, now, "", mark{first: off, count: 1, attempt: attempt - 1, fence: f, due: now})
+			g.giveBack(off, attempt-1, f)
+			state = StateReady
+		}
+		return SettleResult{State: state}
 	}
 	o, reason := outNacked, it.Reason
 	if it.Outcome == Reject {

@@ -265,7 +265,7 @@ func (g *group) failed(off uint64, attempt uint32, f fence, reason string) *mess
 	return x
 }
 
-// giveBack takes back a hand-over that did not happen.
+// giveBack takes back a hand-over that does not count: it did not happen, or its consumer had not begun.
 func (g *group) giveBack(off uint64, attempt uint32, f fence) {
 	if x := g.change(off); x != nil {
 		g.stamp(x, attempt, f)
