@@ -142,9 +142,6 @@ func run(args []string, stdout, stderr io.Writer) error {
 	return errors.Join(err, c.Stop(stopping))
 }
 
-// startAgain is when a process that ended by itself, or was killed by hand, is started again.
-const startAgain = 2 * time.Second
-
 // serve returns when ctx ends, or with the error of a component that ended by itself in this process. A process of
 // its own is started again, as an orchestrator would.
 func serve(ctx context.Context, f flags, c *cluster.Cluster, stdout io.Writer) error {
@@ -154,6 +151,10 @@ func serve(ctx context.Context, f flags, c *cluster.Cluster, stdout io.Writer) e
 	}
 	defer debug.Close()
 	greet(stdout, f, c.URLs())
+	again := restarts{log: f.options.Log, most: f.start}
+	defer again.wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for {
 		select {
 		case <-ctx.Done():
@@ -165,22 +166,13 @@ func serve(ctx context.Context, f flags, c *cluster.Cluster, stdout io.Writer) e
 				return err
 			}
 			fmt.Fprintf(stdout, "%v; it starts again in %s.\n", ended, startAgain)
-			if err := restart(ctx, c.MemberNamed(ended.Name)); err != nil && ctx.Err() == nil {
-				return err
-			}
+			m := c.MemberNamed(ended.Name)
+			again.again(ctx, ended.Name, func(ctx context.Context) error {
+				_ = m.Kill() // it has ended; this forgets that run
+				return m.Start(ctx)
+			})
 		}
 	}
-}
-
-// restart waits a moment, so that a process which ends at once does not spin, and starts it again.
-func restart(ctx context.Context, m *cluster.Member) error {
-	select {
-	case <-time.After(startAgain):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	_ = m.Kill() // it has ended; this forgets that run
-	return m.Start(ctx)
 }
 
 func greet(w io.Writer, f flags, urls []string) {
