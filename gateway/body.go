@@ -65,7 +65,7 @@ func (g *Gateway) readBody(c echo.Context, limit int64, tooLarge func() error) (
 	}
 	control := http.NewResponseController(c.Response().Writer)
 	_ = control.SetReadDeadline(time.Now().Add(g.cfg.BodyTimeout)) // where it is not supported there is none
-	in, done, err := g.decoded(r, limit)
+	in, done, err := g.decoded(contentEncoding(r.Header), r.Body, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -148,17 +148,17 @@ func contentEncoding(h http.Header) string {
 	return strings.ToLower(strings.TrimSpace(strings.Join(h.Values(echo.HeaderContentEncoding), ", ")))
 }
 
-// decoded wraps a body by its Content-Encoding. done gives the decoder back.
-func (g *Gateway) decoded(r *http.Request, limit int64) (in io.Reader, done func(), err error) {
-	switch enc := contentEncoding(r.Header); enc {
+// decoded wraps a body by its Content-Encoding, of at most limit bytes before it is unpacked. done gives the decoder back.
+func (g *Gateway) decoded(enc string, body io.ReadCloser, limit int64) (in io.Reader, done func(), err error) {
+	switch enc {
 	case "", "identity":
-		return r.Body, func() {}, nil
+		return body, func() {}, nil
 	case "gzip", "x-gzip":
 		z, ok := g.codecs.gzip.Get().(*gzip.Reader)
 		if !ok {
 			z = new(gzip.Reader)
 		}
-		if err := z.Reset(http.MaxBytesReader(nil, r.Body, limit)); err != nil {
+		if err := z.Reset(http.MaxBytesReader(nil, body, limit)); err != nil {
 			return nil, nil, mqerr.New(mqerr.InvalidRequest, "the body is not gzip: %w", err)
 		}
 		return z, func() { g.codecs.gzip.Put(z) }, nil
@@ -171,7 +171,7 @@ func (g *Gateway) decoded(r *http.Request, limit int64) (in io.Reader, done func
 				return nil, nil, err
 			}
 		}
-		if err := z.Reset(http.MaxBytesReader(nil, r.Body, limit)); err != nil {
+		if err := z.Reset(http.MaxBytesReader(nil, body, limit)); err != nil {
 			return nil, nil, mqerr.New(mqerr.InvalidRequest, "the body is not zstd: %w", err)
 		}
 		return z, func() {

@@ -47,7 +47,7 @@ func testTrace(t *testing.T, h *harness, topic mq.TopicID) {
 	if !slices.Equal(types, []string{"PUBLISHED", "REPLICATED", "DELIVERED", "REDELIVERED", "ACKNOWLEDGED", "DELIVERED", "NACKED"}) || got.Events[6].Group != "#998" {
 		t.Errorf("events by time: %v", types)
 	}
-	if got.Topic != "traced" || got.Partition != 1 || got.Offset != 5 || got.Events[2].Group != "g" || !got.Events[2].Until.Equal(time.Unix(42, 0)) || got.Events[5].Group != "gone" {
+	if got.Topic != "traced" || got.Partition != 1 || got.Offset == nil || *got.Offset != 5 || got.Events[2].Group != "g" || !got.Events[2].Until.Equal(time.Unix(42, 0)) || got.Events[5].Group != "gone" {
 		t.Errorf("%+v", got)
 	}
 	second := mq.Duration(time.Second)

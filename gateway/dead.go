@@ -29,7 +29,7 @@ const (
 func (g *Gateway) groupRoutes() []route {
 	const group = "/v1/topics/:topic/groups/:group"
 	return []route{
-		{http.MethodGet, group + "/dead", g.handleDeadMessages, []string{"partition", "limit", "cursor", "reason", "died_after", "died_before"}},
+		{http.MethodGet, group + "/dead", g.handleDeadMessages, []string{"partition", "limit", "cursor", "reason", "key", "died_after", "died_before"}},
 		{http.MethodDelete, group + "/dead", g.handleDeleteDead, []string{"reason", "key", "died_after", "died_before", "ids", "limit", "dry_run"}},
 		{http.MethodPost, group + "/redrive", g.handleRedrive, []string{"dry_run"}},
 		{http.MethodPost, group + "/seek", g.handleSeek, []string{"dry_run"}},
@@ -58,7 +58,7 @@ type deadIDs struct{ offsets, numbers []uint64 }
 
 // handleRedrive makes dead letters ready again, for the same group.
 func (g *Gateway) handleRedrive(c echo.Context) error {
-	req := api.RedriveRequest{Filter: unsaidFilter(), Rate: unsaidRate, Limit: unsaidLimit}
+	req := api.RedriveRequest{Filter: unsaidFilter(), Rate: unsaidRate, Limit: unsaidLimit, To: unsaidReason}
 	if err := g.readOptions(c, &req); err != nil {
 		return err
 	}
@@ -78,6 +78,12 @@ func (g *Gateway) handleRedrive(c echo.Context) error {
 		req.Filter = unsaidFilter()
 	}
 	w := &deadWork{act: "redrive", left: req.Limit}
+	if req.To != unsaidReason {
+		w.out.To = req.To
+		if err := mq.CheckName(req.To); err != nil {
+			return validation(mq.FieldError{Pointer: "/to", Detail: err.Error()})
+		}
+	}
 	if req.Rate > 0 {
 		w.interval = time.Duration(float64(time.Second) / req.Rate)
 	}
@@ -117,7 +123,7 @@ func (g *Gateway) actOnDead(c echo.Context, w *deadWork, filter *api.DeadFilter,
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
 	defer cancel()
-	if err := g.workOnDead(ctx, w); err != nil {
+	if err := g.workOrMove(ctx, w, &group); err != nil {
 		return err
 	}
 	status := http.StatusOK
@@ -125,6 +131,21 @@ func (g *Gateway) actOnDead(c echo.Context, w *deadWork, filter *api.DeadFilter,
 		status = http.StatusMultiStatus
 	}
 	return answerJSON(c, status, w.out)
+}
+
+// workOrMove does the work where the dead letters are, or moves them to another topic.
+func (g *Gateway) workOrMove(ctx context.Context, w *deadWork, group *meta.Group) error {
+	if w.out.To == "" {
+		return g.workOnDead(ctx, w)
+	}
+	target, err := g.redriveTarget(ctx, w)
+	switch {
+	case err != nil:
+		return err
+	case w.out.DryRun:
+		return g.workOnDead(ctx, w)
+	}
+	return g.moveDead(ctx, w, group, target)
 }
 
 // choose makes the leaders' filter of the caller's.
@@ -195,12 +216,7 @@ type askDead func(context.Context, *Gateway, mq.PartitionID, func(context.Contex
 // workOnDead goes through the partitions, and once more, with patience, through those whose leaders could not answer. An
 // error is answered only if nothing was done; else the answer says what was, and which partition failed.
 func (g *Gateway) workOnDead(ctx context.Context, w *deadWork) error {
-	var parts []*deadPart
-	for _, p := range allPartitions(w.topic) {
-		if w.byID == nil || w.byID[p.Number] != nil {
-			parts = append(parts, &deadPart{PartitionID: p})
-		}
-	}
+	parts := w.parts()
 	for _, ask := range []askDead{onceFromLeader[*mqpb.DeadLettersResponse], fromLeader[*mqpb.DeadLettersResponse]} {
 		for _, p := range parts {
 			if w.left == 0 || ctx.Err() != nil {
@@ -247,14 +263,29 @@ func (w *deadWork) sum(parts []*deadPart) (failed error) {
 // due is when the next message is due by the rate, from now.
 func (w *deadWork) due() time.Duration { return time.Duration(w.out.Messages) * w.interval }
 
+// filterIn is the filter for one partition: with the ids that are there.
+func (w *deadWork) filterIn(partition uint32) *mqpb.DeadFilter {
+	if w.byID == nil {
+		return w.filter
+	}
+	f, in := w.filter, w.byID[partition]
+	return &mqpb.DeadFilter{Reason: f.Reason, Since: f.Since, Before: f.Before, ByKey: f.ByKey, Key: f.Key,
+		ByOffset: true, Offsets: ascending(in.offsets), Numbers: ascending(in.numbers)}
+}
+
+// parts are the partitions that the work is about.
+func (w *deadWork) parts() (out []*deadPart) {
+	for _, p := range allPartitions(w.topic) {
+		if w.byID == nil || w.byID[p.Number] != nil {
+			out = append(out, &deadPart{PartitionID: p})
+		}
+	}
+	return out
+}
+
 // deadOf works on one partition, page after page.
 func (g *Gateway) deadOf(ctx context.Context, w *deadWork, p *deadPart, ask askDead) error {
-	filter := w.filter
-	if w.byID != nil {
-		filter = &mqpb.DeadFilter{Reason: filter.Reason, Since: filter.Since, Before: filter.Before, ByKey: filter.ByKey, Key: filter.Key,
-			ByOffset: true, Offsets: ascending(w.byID[p.Number].offsets), Numbers: ascending(w.byID[p.Number].numbers)}
-	}
-	req := &mqpb.DeadLettersRequest{Partition: mqpb.FromPartition(p.PartitionID), Group: uint64(w.group), Filter: filter, Act: w.act, Interval: int64(w.interval)}
+	req := &mqpb.DeadLettersRequest{Partition: mqpb.FromPartition(p.PartitionID), Group: uint64(w.group), Filter: w.filterIn(p.Number), Act: w.act, Interval: int64(w.interval)}
 	for {
 		page := min(w.left, deadPage)
 		if w.interval > 0 {

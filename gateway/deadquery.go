@@ -114,5 +114,5 @@ func filterScope(f *mqpb.DeadFilter) string {
 	if f == nil {
 		return ""
 	}
-	return fmt.Sprintf("/%q/%d/%d", f.GetReason(), f.GetSince(), f.GetBefore())
+	return fmt.Sprintf("/%q/%d/%d/%t/%q", f.GetReason(), f.GetSince(), f.GetBefore(), f.GetByKey(), f.GetKey())
 }

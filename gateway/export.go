@@ -178,17 +178,18 @@ func (g *Gateway) publishDead(ctx context.Context, t meta.Topic, gr *meta.Group,
 		if pl.bytes >= exportBatchBytes {
 			break
 		}
-		m, release, err := g.deadLetter(ctx, t, gr, p, d)
+		m, hops, release, err := g.deadLetter(ctx, t, gr, p, d)
 		switch {
 		case mqerr.Is(err, mqerr.MessageNotFound):
 			there(d) // retention or a loss was faster: there is nothing to export any more
 		case err != nil:
 			failed = err
-		case m == nil:
+		case hops > mostExportHops:
 			g.log.Warn("a dead letter is not exported: its dead letter topics lead in a circle", "topic", t.Name, "group", gr.Name,
 				"partition", p.Number, "offset", d.GetOffset(), "hops", mostExportHops)
 			there(d)
 		default:
+			setIdempotency(m, deathKey("dead letter", gr, p, d))
 			pl.add(m, anyPartition, 0)
 			sent = append(sent, d)
 		}
@@ -208,31 +209,32 @@ func (g *Gateway) publishDead(ctx context.Context, t meta.Topic, gr *meta.Group,
 	return done, since, failed
 }
 
-// deadLetter reads a dead message and tells in its headers what became of it; nil if it went around in circles. What it
-// answers lives until release.
-func (g *Gateway) deadLetter(ctx context.Context, t meta.Topic, gr *meta.Group, p mq.PartitionID, d *mqpb.HeldMessage) (m *mq.Message, release func(), err error) {
+// deathKey is an idempotency key that names one death of a message.
+func deathKey(what string, gr *meta.Group, p mq.PartitionID, d *mqpb.HeldMessage) string {
+	return fmt.Sprint(what, " ", gr.ID, " ", p, " ", d.GetOffset(), " ", d.GetUntil())
+}
+
+// deadLetter reads a dead message and tells in its headers what became of it, and in how many groups it has died; beyond
+// mostExportHops it goes around in circles. What it answers lives until release.
+func (g *Gateway) deadLetter(ctx context.Context, t meta.Topic, gr *meta.Group, p mq.PartitionID, d *mqpb.HeldMessage) (m *mq.Message, hops int, release func(), err error) {
 	at := func(o uint64) frame.Place { return frame.Place{Where: frame.AtOffset, Value: o} }
 	id := releasedID(p, d.GetOffset(), d.GetScheduled(), d.GetNumber())
 	q := readQuery{topic: t, reader: replay.New(replay.Query{Topic: t.ID, From: at(d.GetOffset()), To: at(d.GetOffset() + 1),
 		Unpack: func(b *mq.Batch) ([]byte, error) { return g.packer.Body(b, nil) }}, []uint32{p.Number}, g.fetchRead)}
 	page, err := g.nextPage(ctx, &q, 1)
 	if err != nil {
-		return nil, nil, notThere(id, err)
+		return nil, 0, nil, notThere(id, err)
 	}
 	if len(page.items) == 0 || page.items[0].Offset != d.GetOffset() {
 		page.release()
-		return nil, nil, mqerr.New(mqerr.MessageNotFound, "message %s", id)
+		return nil, 0, nil, mqerr.New(mqerr.MessageNotFound, "message %s", id)
 	}
 	item := &page.items[0]
 	m = &item.Message
-	hops := exportedBefore(m.Headers) + 1
-	if hops > mostExportHops {
-		return nil, page.release, nil
-	}
-	m.Headers = exportHeaders(m.Headers, exportFacts(t, gr, p, item, d, hops))
+	hops = exportedBefore(m.Headers) + 1
+	m.Headers = exportHeaders(m.Headers, exportFacts(t, gr, p, item, d, min(hops, mostExportHops)))
 	m.TTL = 0 // it has died once; where it is kept now it has time
-	setIdempotency(m, fmt.Sprint("dead letter ", gr.ID, " ", p, " ", d.GetOffset(), " ", d.GetUntil()))
-	return m, page.release, nil
+	return m, hops, page.release, nil
 }
 
 // checkDeadLetterTopic refuses a group whose dead letters would come back to its own topic.

@@ -250,6 +250,9 @@ func (n *fakeNode) HeldMessages(_ context.Context, r *mqpb.HeldMessagesRequest) 
 			out.Messages = append(out.Messages, m)
 		}
 	}
+	if n := len(out.Messages); n > 0 && n == int(r.GetLimit()) {
+		out.Next = out.Messages[n-1].Offset + 1
+	}
 	return out, nil
 }
 

@@ -149,13 +149,13 @@ func (g *Gateway) listHeld(c echo.Context, state string, filter *mqpb.DeadFilter
 	out := api.HeldList{Messages: []api.HeldMessage{}}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
 	defer cancel()
-	for at.inside() && len(out.Messages) < limit {
-		page, err := g.heldPage(ctx, at, uint32(limit-len(out.Messages)))
+	for at.inside() && len(out.Messages) < limit && !pressed(ctx) {
+		page, next, err := g.heldPage(ctx, at, uint32(limit-len(out.Messages)))
 		if err != nil {
 			return err
 		}
 		out.Messages = append(out.Messages, page...)
-		at.next(page, len(out.Messages) == limit)
+		at.next(next)
 	}
 	if at.inside() {
 		if out.NextCursor, err = g.sealHeld(at); err != nil {
@@ -165,15 +165,21 @@ func (g *Gateway) listHeld(c echo.Context, state string, filter *mqpb.DeadFilter
 	return answerJSON(c, http.StatusOK, out)
 }
 
-// heldPage asks one leader for what the group holds in its partition.
-func (g *Gateway) heldPage(ctx context.Context, at *heldPlace, limit uint32) ([]api.HeldMessage, error) {
+// pressed says that a call has little time left and should answer with what it has, so that the next one goes on.
+func pressed(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) < time.Second
+}
+
+// heldPage asks one leader for what the group holds in its partition, and from where on there may be more, 0 for none.
+func (g *Gateway) heldPage(ctx context.Context, at *heldPlace, limit uint32) ([]api.HeldMessage, uint64, error) {
 	p := mq.PartitionID{Topic: at.topic, Number: at.partition}
 	r, err := fromLeader(ctx, g, p, func(ctx context.Context, c mqpb.LogNodeClient) (*mqpb.HeldMessagesResponse, error) {
 		return c.HeldMessages(ctx, &mqpb.HeldMessagesRequest{Partition: mqpb.FromPartition(p), Group: uint64(at.group),
 			State: at.state, From: at.offset, Limit: limit, Filter: at.filter})
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	messages := r.GetMessages()
 	messages = messages[:min(len(messages), int(limit))]
@@ -185,7 +191,7 @@ func (g *Gateway) heldPage(ctx context.Context, at *heldPlace, limit uint32) ([]
 			Consumer: m.GetConsumer(), Reason: m.GetReason(), Lane: mq.Lane(m.GetLane()).String(), Behind: behind(m), Timestamp: timeOf(m.GetStamp()),
 			FirstDelivery: timeOf(m.GetFirstDelivery()), LastDelivery: timeOf(m.GetLastDelivery())}
 	}
-	return out, nil
+	return out, r.GetNext(), nil
 }
 
 // behind is the offset that a parked message waits for.

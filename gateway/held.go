@@ -7,7 +7,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/splashdam/splashdam/gateway/internal/cursor"
-	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
@@ -28,14 +27,11 @@ type heldPlace struct {
 
 func (h *heldPlace) inside() bool { return h.partition < h.end }
 
-// next moves past a page. A leader answers as many as it was asked for while it has them, so a page that
-// did not fill the limit was the partition's last one.
-func (h *heldPlace) next(page []api.HeldMessage, full bool) {
-	if full && len(page) > 0 {
-		h.offset = page[len(page)-1].Offset + 1
-		return
+// next moves past a page, to the offset that its leader named, or with 0 to the next partition.
+func (h *heldPlace) next(offset uint64) {
+	if h.offset = offset; offset == 0 {
+		h.partition++
 	}
-	h.partition, h.offset = h.partition+1, 0
 }
 
 // scope binds a cursor to what is listed.

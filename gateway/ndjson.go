@@ -65,8 +65,9 @@ type lane struct {
 // publishStream answers each line when its message is committed, until the client ends its body, leaves,
 // or the gateway drains: every line that was read is answered before the stream ends.
 func (g *Gateway) publishStream(c echo.Context, name string) error {
-	if enc := contentEncoding(c.Request().Header); enc != "" && enc != "identity" {
-		return mqerr.New(mqerr.UnsupportedMedia, "a stream of lines takes no Content-Encoding, not %.40q", enc)
+	body := newStreamBody(g, c.Request())
+	if err := body.known(); err != nil {
+		return err
 	}
 	t, err := g.publishLimits(c.Request().Context(), name)
 	if err != nil {
@@ -109,7 +110,10 @@ func (g *Gateway) publishStream(c echo.Context, name string) error {
 		}
 		_ = control.SetReadDeadline(time.Unix(1, 0))
 	}()
-	s.read(c.Request().Body)
+	s.read(body)
+	if err := body.close(); err != nil {
+		s.push(slot{err: err}, 0)
+	}
 	close(stopped)
 	s.end()
 	<-written

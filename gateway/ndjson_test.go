@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -21,12 +24,15 @@ type lines struct {
 	resp *http.Response
 }
 
-func (e *env) lines(t *testing.T, topic string) *lines {
+func (e *env) lines(t *testing.T, topic string, headers ...string) *lines {
 	t.Helper()
 	r, w := io.Pipe()
 	req, err := http.NewRequest(http.MethodPost, e.g.URL()+"/v1/topics/"+topic+"/messages/batch", r)
 	e.check(err)
 	req.Header.Set("Content-Type", "application/x-ndjson")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
 	resp, err := e.client.Do(req)
 	e.check(err)
 	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "application/x-ndjson" {
@@ -197,4 +203,46 @@ func TestLinesMakeTheTopic(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	s.end()
+}
+
+// A stream may be packed: what a client flushes is answered while it goes on.
+func TestPackedLines(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	for enc, wrap := range map[string]func(io.Writer) packer{
+		"gzip": func(w io.Writer) packer { return gzip.NewWriter(w) },
+		"zstd": func(w io.Writer) packer {
+			z, err := zstd.NewWriter(w)
+			e.check(err)
+			return z
+		},
+	} {
+		l := e.lines(t, "packed-"+enc, "Content-Encoding", enc)
+		z := wrap(l.out)
+		for i := range 3 {
+			_, err := io.WriteString(z, `{"value":"x"}`+"\n")
+			e.check(err)
+			e.check(z.Flush())
+			if r := l.result(); r.Error != nil || r.ID == "" {
+				t.Errorf("%s, line %d: %+v", enc, i, r)
+			}
+		}
+		e.check(z.Close())
+		l.end()
+	}
+	// What can't be unpacked is said, and what came before it is stored.
+	l := e.lines(t, "packed-not", "Content-Encoding", "gzip")
+	l.send("this is not gzip at all\n")
+	if r := l.result(); r.Error == nil || r.Error.Code != "invalid_request" {
+		t.Errorf("not gzip: %+v", r)
+	}
+	l.end()
+	if a := e.post("/v1/topics/t/messages/batch", "x", "Content-Type", "application/x-ndjson", "Content-Encoding", "br"); a.code(t) != "unsupported_media_type" {
+		t.Errorf("br: %d %s", a.status, a.body)
+	}
+}
+
+type packer interface {
+	io.WriteCloser
+	Flush() error
 }

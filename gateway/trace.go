@@ -96,15 +96,18 @@ func notThere(id mq.MessageID, err error) error {
 }
 
 func (g *Gateway) describeTrace(id mq.MessageID, t meta.Topic, r *mqpb.TraceResponse) api.Trace {
-	out := api.Trace{ID: id.String(), Topic: t.Name, Partition: id.Partition.Number, Offset: id.Number,
+	out := api.Trace{ID: id.String(), Topic: t.Name, Partition: id.Partition.Number, Offset: &id.Number,
 		Events: make([]api.TraceEvent, 0, len(r.GetEvents())), Groups: make([]api.TraceGroup, 0, len(r.GetGroups()))}
 	if id.Scheduled {
-		out.Offset, out.DeliverAt = r.GetOffset(), timeOf(r.GetDue())
+		out.Offset, out.DeliverAt = &r.Offset, timeOf(r.GetDue())
 		switch {
 		case r.GetPending() && r.GetDue() != 0:
 			out.State = api.StateScheduled
 		case r.GetPending():
 			out.State = api.StateCancelled
+		}
+		if r.GetPending() {
+			out.Offset = nil
 		}
 	}
 	names := map[uint64]string{0: ""}

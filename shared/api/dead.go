@@ -20,12 +20,16 @@ type RedriveRequest struct {
 	// Rate spreads them, in messages a second over all partitions; 0: all at once.
 	Rate  float64 `json:"rate,omitempty"`
 	Limit uint64  `json:"limit,omitempty"` // messages at most; 0: no bound
+	// To is another topic that they are published to, with headers that tell what became of them, instead of being ready
+	// again for the group; they leave the group then. It must have a group that gets them.
+	To string `json:"to,omitempty"`
 }
 
 // DeadResult says what a redrive or a removal of dead letters did, or with DryRun would do.
 type DeadResult struct {
 	DryRun   bool   `json:"dry_run"`
-	Messages uint64 `json:"messages"` // moved or removed
+	Messages uint64 `json:"messages"`     // moved or removed
+	To       string `json:"to,omitempty"` // the topic that they are published to
 	// ReadyBy is when the last one is ready, if a rate spreads them.
 	ReadyBy    time.Time       `json:"ready_by,omitzero"`
 	More       bool            `json:"more,omitempty"`    // limit, time or rate ended it: the same call goes on

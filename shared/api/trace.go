@@ -7,9 +7,9 @@ type Trace struct {
 	ID        string `json:"id"`
 	Topic     string `json:"topic"`
 	Partition uint32 `json:"partition"`
-	Offset    uint64 `json:"offset"`
-	// State is "scheduled" and DeliverAt set while the message waits for its time: it has no offset then. A
-	// cancelled one is "cancelled".
+	// Offset is nil while the message waits for its time: it has none then, and never if it was cancelled.
+	Offset *uint64 `json:"offset,omitempty"`
+	// State is "scheduled" and DeliverAt set while the message waits. A cancelled one is "cancelled".
 	State     string       `json:"state,omitempty"`
 	DeliverAt time.Time    `json:"deliver_at,omitzero"`
 	Events    []TraceEvent `json:"events"` // by time

@@ -153,7 +153,7 @@ func (c *Client) Dead(ctx context.Context, topic, group string, p Page) (api.Hel
 	return fetch[api.HeldList](ctx, c, http.MethodGet, path, nil, true)
 }
 
-// DeadMatching is Dead for those that match; a filter's key and ids are not for listings.
+// DeadMatching is Dead for those that match; a filter's ids are not for listings.
 func (c *Client) DeadMatching(ctx context.Context, topic, group string, f api.DeadFilter, p Page) (api.HeldList, error) {
 	q := deadQuery(f, p.query())
 	return fetch[api.HeldList](ctx, c, http.MethodGet, withQuery(pathOf("topics", topic, "groups", group, "dead"), q), nil, true)

@@ -1845,6 +1845,7 @@ func (x *HeldMessagesRequest) GetFilter() *DeadFilter {
 type HeldMessagesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Messages      []*HeldMessage         `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	Next          uint64                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1884,6 +1885,13 @@ func (x *HeldMessagesResponse) GetMessages() []*HeldMessage {
 		return x.Messages
 	}
 	return nil
+}
+
+func (x *HeldMessagesResponse) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
 }
 
 type HeldMessage struct {
@@ -4949,9 +4957,10 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x12\n" +
 	"\x04from\x18\x04 \x01(\x04R\x04from\x12\x14\n" +
 	"\x05limit\x18\x05 \x01(\rR\x05limit\x120\n" +
-	"\x06filter\x18\x06 \x01(\v2\x18.splashdam.v1.DeadFilterR\x06filter\"M\n" +
+	"\x06filter\x18\x06 \x01(\v2\x18.splashdam.v1.DeadFilterR\x06filter\"a\n" +
 	"\x14HeldMessagesResponse\x125\n" +
-	"\bmessages\x18\x01 \x03(\v2\x19.splashdam.v1.HeldMessageR\bmessages\"\xe3\x02\n" +
+	"\bmessages\x18\x01 \x03(\v2\x19.splashdam.v1.HeldMessageR\bmessages\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\x04R\x04next\"\xe3\x02\n" +
 	"\vHeldMessage\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +

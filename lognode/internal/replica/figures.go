@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
@@ -64,6 +65,7 @@ func laneFigures(f *delivery.GroupFigures) (out []*mqpb.LaneFigures) {
 func (p *Partition) Held(r *mqpb.HeldMessagesRequest, done func(*mqpb.HeldMessagesResponse, error)) {
 	fail := func(err error) { done(nil, err) }
 	id, state, limit := mq.GroupID(r.GetGroup()), r.GetState(), min(int(r.GetLimit()), mq.MaxBatchMessages)
+	byMessage := r.GetFilter().GetByKey() || len(r.GetFilter().GetNumbers()) > 0
 	st, ok := stateOf(state)
 	if !ok {
 		fail(mqerr.New(mqerr.InvalidParameter, "state must be ready, leased, waiting, parked or dead; not %q", state))
@@ -76,13 +78,32 @@ func (p *Partition) Held(r *mqpb.HeldMessagesRequest, done func(*mqpb.HeldMessag
 		}
 		j := l.journal()
 		var held []delivery.HeldMessage
-		if st == delivery.StateDead {
-			held = l.machine.Dead(id, deadFilter(r.GetFilter()), r.GetFrom(), limit)
-		} else {
+		looked := limit
+		switch {
+		case st != delivery.StateDead:
 			held = l.machine.Held(id, st, r.GetFrom(), limit)
+		case byMessage: // most of them may be others
+			looked = delivery.MaxReceive
+			fallthrough
+		default:
+			held = l.machine.Dead(id, deadFilter(r.GetFilter()), r.GetFrom(), looked)
 		}
 		p.beside(func(ctx context.Context) {
 			res := &mqpb.HeldMessagesResponse{}
+			if n := len(held); n > 0 && n == looked {
+				res.Next = held[n-1].Offset + 1
+			}
+			if byMessage {
+				var err error
+				if held, err = p.chosenHeld(ctx, &j, held, r.GetFilter()); err != nil {
+					fail(mqerr.New(mqerr.Internal, "reading dead letters: %w", err))
+					return
+				}
+			}
+			if len(held) > limit {
+				held = held[:limit]
+				res.Next = held[limit-1].Offset + 1
+			}
 			for _, h := range held {
 				m := &mqpb.HeldMessage{Offset: h.Offset, State: state, Attempt: h.Attempt,
 					Until: h.Until, Consumer: h.Consumer, Reason: h.Reason, Lane: uint32(h.Lane), Behind: h.Behind,
@@ -96,6 +117,25 @@ func (p *Partition) Held(r *mqpb.HeldMessagesRequest, done func(*mqpb.HeldMessag
 			done(res, nil)
 		})
 	})
+}
+
+// chosenHeld are those of some dead letters, by offset, whose messages have the key and the ids of a filter.
+func (p *Partition) chosenHeld(ctx context.Context, j *journal, held []delivery.HeldMessage, f *mqpb.DeadFilter) ([]delivery.HeldMessage, error) {
+	offsets := make([]uint64, len(held))
+	for i := range held {
+		offsets[i] = held[i].Offset
+	}
+	kept, err := p.chosen(ctx, j, offsets, f)
+	if err != nil {
+		return nil, err
+	}
+	out := held[:0]
+	for i := range held {
+		if _, ok := slices.BinarySearch(kept, held[i].Offset); ok {
+			out = append(out, held[i])
+		}
+	}
+	return out, nil
 }
 
 func stateOf(s string) (delivery.State, bool) {

@@ -13,12 +13,13 @@ import (
 
 type deadCommands struct {
 	List    deadList    `cmd:"" help:"List dead letters with their reasons."`
-	Redrive deadRedrive `cmd:"" help:"Make dead letters ready again, for the same group."`
+	Redrive deadRedrive `cmd:"" help:"Make dead letters ready again for the group, or publish them to another topic."`
 	Delete  deadDelete  `cmd:"" help:"Remove dead letters for good."`
 }
 
 // deadTimes is the part of the filter that every command has.
 type deadTimes struct {
+	Key    *string   `help:"Those with this key."`
 	Reason *string   `help:"Those whose reason has this text."`
 	After  time.Time `help:"Those that died then or later (RFC 3339)."`
 	Before time.Time `help:"Those that died before then (RFC 3339)."`
@@ -26,7 +27,6 @@ type deadTimes struct {
 
 type deadFlags struct {
 	deadTimes `embed:""`
-	Key       *string  `help:"Those with this key."`
 	ID        []string `name:"id" help:"These messages; may be given several times."`
 }
 
@@ -39,7 +39,7 @@ func (d *deadTimes) Validate() error {
 }
 
 func (d *deadTimes) filter() api.DeadFilter {
-	f := api.DeadFilter{DiedAfter: d.After, DiedBefore: d.Before}
+	f := api.DeadFilter{Key: d.Key, DiedAfter: d.After, DiedBefore: d.Before}
 	if d.Reason != nil {
 		f.Reason = *d.Reason
 	}
@@ -48,7 +48,7 @@ func (d *deadTimes) filter() api.DeadFilter {
 
 func (d *deadFlags) filter() api.DeadFilter {
 	f := d.deadTimes.filter()
-	f.Key, f.IDs = d.Key, d.ID
+	f.IDs = d.ID
 	return f
 }
 
@@ -73,6 +73,7 @@ func (d *deadList) Run(s *session) error {
 type deadRedrive struct {
 	groupName `embed:""`
 	deadFlags `embed:""`
+	To        string  `placeholder:"TOPIC" help:"Publish them to this topic instead; they leave the group."`
 	Rate      float64 `placeholder:"N" help:"Messages a second; default: all at once."`
 	Limit     uint64  `short:"n" placeholder:"N" help:"Messages at most; 0: no bound."`
 	DryRun    bool    `help:"Say how many it would be and leave them."`
@@ -83,7 +84,7 @@ func (d *deadRedrive) Run(s *session) error {
 	return s.onDead("redriven", d.Limit, d.DryRun || d.Rate > 0, func(limit uint64) (api.DeadResult, error) {
 		ctx, cancel := s.call()
 		defer cancel()
-		return s.client.Redrive(ctx, d.Topic, d.Group, api.RedriveRequest{Filter: &f, Rate: d.Rate, Limit: limit}, d.DryRun)
+		return s.client.Redrive(ctx, d.Topic, d.Group, api.RedriveRequest{Filter: &f, Rate: d.Rate, Limit: limit, To: d.To}, d.DryRun)
 	})
 }
 
@@ -163,6 +164,9 @@ func renderDead(r *api.DeadResult, did string) string {
 		did = "would be " + did
 	}
 	fmt.Fprintf(&b, "%d dead letters %s", r.Messages, did)
+	if r.To != "" {
+		fmt.Fprintf(&b, " to topic %s", r.To)
+	}
 	if !r.ReadyBy.IsZero() {
 		fmt.Fprintf(&b, ", the last one ready at %s UTC", stamp(r.ReadyBy))
 	}

@@ -133,7 +133,7 @@ PART/OFFSET  ID      TRY  FIRST (UTC)  LAST  DIED         WHY
 
 func TestTraceTimeline(t *testing.T) {
 	at := func(d time.Duration) time.Time { return noon.Add(d) }
-	trace := api.Trace{ID: "EAEAKg", Topic: "orders", Partition: 1, Offset: 42,
+	trace := api.Trace{ID: "EAEAKg", Topic: "orders", Partition: 1, Offset: new(uint64(42)),
 		Events: []api.TraceEvent{
 			{At: noon, Type: "PUBLISHED", Producer: "10.0.0.9", Gateway: "gateway-1"},
 			{At: at(4200 * time.Microsecond), Type: "REPLICATED", Node: "node-1", Replicas: []string{"node-1", "node-2", "node-3"}, Quorum: 2},

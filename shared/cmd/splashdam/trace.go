@@ -31,9 +31,9 @@ func (t *traceCmd) Run(s *session) error {
 // renderTrace draws the events along a line, with the time since the first one.
 func renderTrace(t *api.Trace, width int, paint painter) string {
 	var b strings.Builder
-	place := fmt.Sprintf("offset %d", t.Offset)
-	if t.State != "" {
-		place = t.State
+	place := t.State
+	if t.Offset != nil {
+		place = fmt.Sprintf("offset %d", *t.Offset)
 	}
 	fmt.Fprintf(&b, "message %s\n%s, partition %d, %s\n", t.ID, t.Topic, t.Partition, place)
 	if len(t.Events) > 0 {
