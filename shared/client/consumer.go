@@ -182,6 +182,11 @@ func (k *Consumer) fetch(ctx context.Context, start func(Delivery)) error {
 		} else {
 			last = time.Now()
 		}
+		if ctx.Err() != nil { // it ended while they came
+			k.slots.Release(int64(len(got)))
+			k.client.giveBack(ctx, k.client.Settle, got)
+			got = nil
+		}
 		for _, d := range got {
 			start(d)
 		}

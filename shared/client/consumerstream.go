@@ -8,7 +8,7 @@ import (
 )
 
 // RunStream is Run over a stream instead of long polls: messages come without a request for each, as many as Concurrency
-// says at once. What is on its way when ctx ends comes again when its lease does.
+// says at once. What is on its way when ctx ends is given back, uncounted.
 func (k *Consumer) RunStream(ctx context.Context) error {
 	return k.run(ctx, func(ctx context.Context, start func(Delivery)) error {
 		return k.subscribe(ctx, func(o SubscribeOptions) error {
@@ -50,7 +50,10 @@ func (k *Consumer) each(ctx context.Context, all iter.Seq2[Delivery, error], sta
 		if err != nil {
 			return err
 		}
-		_ = k.slots.Acquire(context.WithoutCancel(ctx), 1) // never fails; a handler is about to end
+		if k.slots.Acquire(ctx, 1) != nil { // a handler is about to end, but ctx came first
+			k.client.giveBack(ctx, k.ways.settle, []Delivery{d})
+			return nil
+		}
 		start(d)
 	}
 	return nil

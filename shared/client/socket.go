@@ -102,7 +102,8 @@ func (s *Socket) dial(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the connection and what waits on it. What was delivered stays leased.
+// Close ends the connection and what waits on it. What a subscription has delivered stays leased; what it had not is given
+// back.
 func (s *Socket) Close() {
 	s.cancel(errClosed)
 	s.reader.Wait()

@@ -174,6 +174,7 @@ func TestConsumerOverSockets(t *testing.T) {
 	s := newSocketServer(t, func(n int, f map[string]any, write func(string, ...any), cut func()) {
 		switch {
 		case f["type"] == "unsubscribe":
+			write(`{"type":"unsubscribed","id":"%s"}`, f["id"])
 		case f["type"] == "settle" && n == 2:
 			cut()
 		case f["type"] == "settle":
@@ -212,13 +213,22 @@ func TestConsumerOverSockets(t *testing.T) {
 	}
 }
 
-// Under a backlog the queue is never empty: a subscription ends with its context all the same.
+// Under a backlog the queue is never empty: a subscription ends with its context all the same, and gives back what it did
+// not hand out, also what came until the server knew.
 func TestSubscriptionEndsUnderABacklog(t *testing.T) {
+	var released []any
 	s := newSocketServer(t, func(_ int, f map[string]any, write func(string, ...any), _ func()) {
-		if f["type"] == "subscribe" {
+		message := func(id string) string { return fmt.Sprintf(socketMessage, id) }
+		switch f["type"] {
+		case "subscribe":
 			write(`{"type":"subscribed","id":"%s","subscription":"%s"}`, f["id"], f["subscription"])
-			all := strings.Repeat(fmt.Sprintf(socketMessage, "a")+",", 49) + fmt.Sprintf(socketMessage, "b")
-			write(`{"type":"messages","subscription":"%s","messages":[%s]}`, f["subscription"], all)
+			write(`{"type":"messages","subscription":"%s","messages":[%s,%s,%s]}`, f["subscription"], message("a"), message("b"), message("c"))
+		case "unsubscribe":
+			write(`{"type":"messages","subscription":"%s","messages":[%s]}`, f["subscription"], message("d"))
+			write(`{"type":"unsubscribed","id":"%s","subscription":"%s"}`, f["id"], f["subscription"])
+		case "settle":
+			released = f["release"].([]any)
+			write(`{"type":"settled","id":"%s","results":[{},{},{}],"failed":0}`, f["id"])
 		}
 	})
 	_, socket := socketTo(t, s)
@@ -232,7 +242,29 @@ func TestSubscriptionEndsUnderABacklog(t *testing.T) {
 		n++
 		stop()
 	}
-	if n != 1 {
-		t.Errorf("%d messages came, the context ended at the first", n)
+	if n != 1 || fmt.Sprint(released) != "[rb rc rd]" {
+		t.Errorf("%d messages came, the context ended at the first; %v are given back", n, released)
+	}
+}
+
+// A socket that is closed under a subscription ends it, and what it had not handed out is given back by a request.
+func TestClosedSocketGivesBack(t *testing.T) {
+	s := newSocketServer(t, func(_ int, f map[string]any, write func(string, ...any), _ func()) {
+		write(`{"type":"subscribed","id":"%s","subscription":"%s"}`, f["id"], f["subscription"])
+		write(`{"type":"messages","subscription":"%s","messages":[%s,%s]}`, f["subscription"], fmt.Sprintf(socketMessage, "a"), fmt.Sprintf(socketMessage, "b"))
+	})
+	_, socket := socketTo(t, s)
+	n := 0
+	var last error
+	for _, err := range socket.Subscribe(t.Context(), "t", "g", SubscribeOptions{}) {
+		if last = err; err == nil {
+			n++
+			socket.Close()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seen := strings.Join(s.seen, ", "); n != 1 || last == nil || seen != "subscribe, POST /v1/settle" {
+		t.Errorf("%d came, then %v; the server saw %s", n, last, seen)
 	}
 }

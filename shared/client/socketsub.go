@@ -55,12 +55,13 @@ func (sub *socketSubscription) poke() {
 
 // Subscribe delivers a group's messages on this connection, as Client.Subscribe does on one of its own; the bounds of
 // SubscribeOptions are the same, and a connection has at most 64 subscriptions. The pairs end with ctx, or with an
-// error as the last pair: that of the server, or that of the connection, which nothing opens again.
+// error as the last pair: that of the server, or that of the connection, which nothing opens again. What came for a caller that
+// wants no more is given back, uncounted.
 func (s *Socket) Subscribe(ctx context.Context, topic, group string, o SubscribeOptions) iter.Seq2[Delivery, error] {
 	return func(yield func(Delivery, error) bool) {
 		sub, err := s.subscribe(ctx, topic, group, &o)
 		if err == nil {
-			defer s.unsubscribe(sub)
+			defer s.unsubscribe(ctx, sub)
 		}
 		for n := 1; err == nil; n++ {
 			var d Delivery
@@ -86,17 +87,20 @@ func (s *Socket) subscribe(ctx context.Context, topic, group string, o *Subscrib
 			Credit: &credit, Max: o.Max, Lease: mq.Duration(o.Lease), Consumer: o.Name, Partitions: o.Partitions, Member: o.Member}
 	})
 	if err != nil {
-		s.unsubscribe(sub) // it may have begun
+		s.unsubscribe(ctx, sub) // it may have begun
 		return nil, err
 	}
 	return sub, nil
 }
 
-// receive is the next message. It asks ctx first: under a backlog the queue is never empty.
+// receive is the next message. It asks first whether somebody wants the end: under a backlog the queue is never empty.
 func (s *Socket) receive(ctx context.Context, sub *socketSubscription) (d Delivery, err error) {
 	for {
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return d, context.Cause(ctx)
+		case context.Cause(s.ctx) == errClosed:
+			return d, errClosed
 		}
 		s.mu.Lock()
 		switch {
@@ -119,13 +123,27 @@ func (s *Socket) receive(ctx context.Context, sub *socketSubscription) (d Delive
 	}
 }
 
-// unsubscribe ends a subscription without waiting for the answer.
-func (s *Socket) unsubscribe(sub *socketSubscription) {
+// unsubscribe ends a subscription and gives back what came for it and was not begun. What still comes until the answer is
+// there is given back, too; ctx may have ended.
+func (s *Socket) unsubscribe(ctx context.Context, sub *socketSubscription) {
+	s.mu.Lock()
+	over := sub.err != nil
+	s.mu.Unlock()
+	if !over {
+		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackWait)
+		_, _, _ = s.ask(wait, func(id string) any { // else it ended with the connection, or by itself
+			return api.SocketUnsubscribe{SocketHead: api.SocketHead{Type: api.FrameUnsubscribe, ID: id}, Subscription: sub.name}
+		})
+		cancel()
+	}
 	s.mu.Lock()
 	delete(s.subscriptions, sub.name)
-	gone := sub.err != nil
+	left := sub.queue
+	sub.queue = nil
 	s.mu.Unlock()
-	if !gone {
-		_, _ = s.write(api.SocketUnsubscribe{SocketHead: api.SocketHead{Type: api.FrameUnsubscribe}, Subscription: sub.name}) // else it ended with the connection
+	w := &ways{client: s.client}
+	if s.ctx.Err() == nil {
+		w.socket.Store(s)
 	}
+	s.client.giveBack(ctx, w.settle, left)
 }

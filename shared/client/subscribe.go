@@ -73,16 +73,17 @@ const maxEvent = 64 << 20
 // Subscribe streams messages of a group as they come, each leased like one of Receive; settle them as they are done, and
 // more come. A stream that breaks, falls silent or is asked to move is opened again, at another server if there is one.
 // The pairs end with the context, or with an error that no repeating mends (the topic is gone), which is the last pair. What
-// was on its way to a caller that stops stays leased until the lease ends.
+// was on its way to a caller that wants no more is given back, uncounted.
 func (c *Client) Subscribe(ctx context.Context, topic, group string, o SubscribeOptions) iter.Seq2[Delivery, error] {
 	return func(yield func(Delivery, error) bool) {
 		pauses := c.retry.pauses()
 		have := 0
 		for ctx.Err() == nil {
 			base := c.servers.current()
-			s := &subscription{topic: topic, yield: yield, most: o.Max - have}
+			s := &subscription{topic: topic, wanted: ctx, yield: yield, most: o.Max - have}
 			err := s.stream(ctx, c, base, o.path(topic, group, have))
 			have += s.got
+			c.giveBack(ctx, c.Settle, s.left)
 			switch {
 			case s.stopped || ctx.Err() != nil:
 				return
@@ -109,17 +110,24 @@ func (c *Client) Subscribe(ctx context.Context, topic, group string, o Subscribe
 // subscription is one opened stream.
 type subscription struct {
 	topic   string
+	wanted  context.Context // the caller's
 	yield   func(Delivery, error) bool
-	most    int  // messages that are wanted; 0 or less: no bound
-	got     int  // messages that came
-	moved   bool // the server asked to connect elsewhere
-	stopped bool // the caller wants no more
+	most    int        // messages that are wanted; 0 or less: no bound
+	got     int        // messages that came
+	moved   bool       // the server asked to connect elsewhere
+	stopped bool       // the caller wants no more
+	left    []Delivery // came when it wanted no more
 }
 
-// stream opens one stream and reads it to its end.
+// over says whether the caller wants no more.
+func (s *subscription) over() bool { return s.stopped || s.wanted.Err() != nil }
+
+// stream opens one stream and reads it to its end. Once no more is wanted, what is on its way is read still.
 func (s *subscription) stream(ctx context.Context, c *Client, base, path string) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
+	last := newLastWords(s.wanted, func() { cancel(context.Canceled) })
+	defer last.stop()
 	silence := time.AfterFunc(streamSilence, func() { cancel(ErrSilent) })
 	defer silence.Stop()
 	q := &call{method: http.MethodGet, path: path, header: http.Header{"Accept": {"text/event-stream"}}, quiet: waitSilence}
@@ -131,14 +139,16 @@ func (s *subscription) stream(ctx context.Context, c *Client, base, path string)
 	lines := bufio.NewScanner(answer.Body)
 	lines.Buffer(make([]byte, 0, 16<<10), maxEvent)
 	event, data := "", ""
-	for ctx.Err() == nil && lines.Scan() { // much may be read already
+	for ctx.Err() == nil && (!s.over() || last.more()) && lines.Scan() {
 		silence.Stop() // while the caller works it does not read
 		line := lines.Text()
 		if line == "" {
 			if data != "" {
-				if err := s.event(event, data); err != nil || s.stopped || s.moved {
+				last.busy.Store(true)
+				if err := s.event(event, data); err != nil || s.moved {
 					return err
 				}
+				last.busy.Store(false)
 			}
 			event, data = "", ""
 		}
@@ -171,6 +181,10 @@ func (s *subscription) event(name, data string) error {
 		}
 		if err != nil {
 			return fmt.Errorf("client: a message of the stream can't be read: %w", err)
+		}
+		if s.over() {
+			s.left = append(s.left, d)
+			break
 		}
 		s.got++
 		s.stopped = !s.yield(d, nil) || s.got == s.most

@@ -88,6 +88,9 @@ func TestSubscribeOpensAgain(t *testing.T) {
 func TestSubscribeMax(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{answer: func(n int, r *http.Request, _ []byte) (*http.Response, error) {
+			if n == 2 {
+				return reply(200, `{"results":[{}],"failed":0}`), nil
+			}
 			return reply(200, eventsOf([]string{"ab", "cd"}[n])), nil // the first breaks off, and the second has too many
 		}}
 		got := ""
@@ -98,7 +101,7 @@ func TestSubscribeMax(t *testing.T) {
 			got += d.ID
 		}
 		seen := w.requests()
-		if got != "abc" || len(seen) != 2 || !strings.HasSuffix(seen[0].url, "?max=3") || !strings.HasSuffix(seen[1].url, "?max=1") {
+		if got != "abc" || len(seen) != 3 || seen[2].body != `{"release":["rd"]}` || !strings.HasSuffix(seen[0].url, "?max=3") || !strings.HasSuffix(seen[1].url, "?max=1") {
 			t.Errorf("got %q of %d requests: %+v", got, len(seen), seen)
 		}
 	})
@@ -130,22 +133,85 @@ func TestConsumerOverAStream(t *testing.T) {
 	})
 }
 
-// What was read from the connection already does not keep a subscription from ending with its context.
-func TestStreamEndsUnderABacklog(t *testing.T) {
+// A stream ends with its context or its caller however much is on its way, and gives that back once it is closed.
+func TestStreamGivesBackWhatIsOnItsWay(t *testing.T) {
+	for name, breaks := range map[string]bool{"the context ends": false, "the caller breaks off": true} {
+		synctest.Test(t, func(t *testing.T) {
+			var closed context.Context
+			w := &wire{answer: func(n int, r *http.Request, _ []byte) (*http.Response, error) {
+				if n > 0 {
+					if closed.Err() == nil {
+						t.Errorf("%s: given back while the stream is open", name)
+					}
+					return reply(200, `{"results":[{},{},{}],"failed":0}`), nil
+				}
+				a := reply(200, "")
+				closed = r.Context()
+				a.Body = silent{strings.NewReader(eventsOf("abcd")), closed}
+				return a, nil
+			}}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			n := 0
+			began := time.Now()
+			for _, err := range over(t, w, Options{}).Subscribe(ctx, "t", "g", SubscribeOptions{}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n++; breaks {
+					break
+				}
+				stop()
+				<-time.After(time.Second) // the caller takes its time
+			}
+			seen := w.requests()
+			if n != 1 || len(seen) != 2 || seen[1].body != `{"release":["rb","rc","rd"]}` || time.Since(began) > 2*time.Second {
+				t.Errorf("%s: %d messages came in %s, then %+v", name, n, time.Since(began), seen)
+			}
+		})
+	}
+}
+
+// A stream whose context ends while nothing is there ends at once.
+func TestIdleStreamEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wire{answer: func(int, *http.Request, []byte) (*http.Response, error) { return reply(200, eventsOf("abcdefgh")), nil }}
+		w := &wire{answer: func(_ int, r *http.Request, _ []byte) (*http.Response, error) {
+			a := reply(200, "")
+			a.Body = silent{strings.NewReader("retry: 1000\n\n"), r.Context()}
+			return a, nil
+		}}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute/4)
+		defer stop()
+		for range over(t, w, Options{}).Subscribe(ctx, "t", "g", SubscribeOptions{}) {
+			t.Error("something came")
+		}
+		if seen := w.requests(); len(seen) != 1 {
+			t.Errorf("%+v", seen)
+		}
+	})
+}
+
+// A consumer whose context ends while a receive is answered gives back what it brought.
+func TestConsumerGivesBackTheLastReceive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		n := 0
-		for _, err := range over(t, w, Options{}).Subscribe(ctx, "t", "g", SubscribeOptions{}) {
-			if err != nil {
-				t.Fatal(err)
+		w := &wire{answer: func(n int, r *http.Request, _ []byte) (*http.Response, error) {
+			if n > 0 {
+				return reply(200, `{"results":[{}],"failed":0}`), nil
 			}
-			n++
 			stop()
+			return reply(200, `{"messages":[{"id":"a","value":"v","encoding":"utf8","receipt":"ra","attempt":1}]}`), nil
+		}}
+		k := over(t, w, Options{}).Consumer("t", "g", func(context.Context, Delivery) error {
+			t.Error("handled")
+			return nil
+		}, ConsumerOptions{})
+		if err := k.Run(ctx); err != nil {
+			t.Error(err)
 		}
-		if n != 1 {
-			t.Errorf("%d messages came, the context ended at the first", n)
+		if seen := w.requests(); len(seen) == 2 && seen[1].body != `{"release":["ra"]}` || len(seen) > 2 {
+			t.Errorf("%+v", seen)
 		}
 	})
 }
