@@ -24,7 +24,8 @@ const (
 	firstCheck = time.Second
 	lastCheck  = 5 * time.Second
 
-	defaultCredit = 100
+	// defaultCredit is small: what is out when a process dies has used up an attempt, whether it was begun or not.
+	defaultCredit = 16
 	maxCredit     = 10_000
 )
 

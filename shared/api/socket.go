@@ -32,7 +32,7 @@ type SocketSubscribe struct {
 	Subscription string `json:"subscription"`
 	Topic        string `json:"topic"`
 	Group        string `json:"group"`
-	// Credit is how many messages may be out and not settled, 0 to 10,000; default 100.
+	// Credit is how many messages may be out and not settled, 0 to 10,000; default 16.
 	Credit *int `json:"credit,omitempty"`
 	// Max is how many messages come in all, after which the subscription ends with a FrameUnsubscribed; 0: no bound.
 	Max        int      `json:"max,omitempty"`

@@ -10,7 +10,7 @@ import (
 )
 
 // defaultCredit is what the server takes where SubscribeOptions say nothing.
-const defaultCredit = 100
+const defaultCredit = 16
 
 // socketSubscription is a group's messages on a Socket, whose mu guards it.
 type socketSubscription struct {

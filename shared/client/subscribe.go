@@ -18,7 +18,8 @@ import (
 
 // SubscribeOptions say how messages are streamed; the zero value takes the server's defaults.
 type SubscribeOptions struct {
-	// MaxInFlight is how many messages may be out and not settled, 1 to 10,000; 0: 100.
+	// MaxInFlight is how many messages may be out and not settled, 1 to 10,000; 0: 16. When the
+	// process dies all of them have used up an attempt.
 	MaxInFlight int
 	// Max ends the pairs after so many messages, and no other ones are leased; 0: no bound.
 	Max int
