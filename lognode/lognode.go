@@ -30,7 +30,7 @@ import (
 const maxReaders = 64
 
 // lossPatience is how long a leader looks for what it can't find before it judges whether that is lost.
-const lossPatience = 2 * time.Second
+const lossPatience = time.Second
 
 // Node is one log node.
 type Node struct {

@@ -186,7 +186,7 @@ func (p *partition) prepare(l *leadership, kept *delivery.Machine, done func(loa
 }
 
 // lossPatience is how long a leader looks for what it can't find before it judges whether that is lost.
-const lossPatience = 2 * time.Second
+const lossPatience = time.Second
 
 func (p *partition) opened(l *leadership, o loaded) {
 	if p.lead != l || l.serving {

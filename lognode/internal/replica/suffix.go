@@ -56,7 +56,9 @@ func (x *suffix) repair(ctx context.Context, s *mq.Segment) error {
 		} else {
 			x.p.log.Warn("the suffix could not be copied", "segment", s.ID, "node", r.Node, "err", last)
 		}
-		behind = behind[1:]
+		if behind = behind[1:]; errors.Is(last, errNowhere) {
+			break // who has it does not answer: the others would wait for that too
+		}
 	}
 	if lacking > 0 {
 		if last == nil {
