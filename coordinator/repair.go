@@ -131,7 +131,7 @@ func (r *repairs) alive() map[mq.StoreID]repair.Node {
 }
 
 func (r *repairs) cluster(alive map[mq.StoreID]repair.Node, now time.Time) *repair.Cluster {
-	c := &repair.Cluster{Alive: alive, Lost: map[mq.StoreID]bool{}, Away: map[mq.StoreID]bool{}, Copied: map[mq.StoreID]map[mq.SegmentID]bool{}}
+	c := &repair.Cluster{Alive: alive, Lost: map[mq.StoreID]bool{}, Leaving: map[mq.StoreID]bool{}, Away: map[mq.StoreID]bool{}, Copied: map[mq.StoreID]map[mq.SegmentID]bool{}}
 	for store, since := range r.away {
 		c.Away[store] = true
 		if now.Sub(since) >= r.cfg.RepairAfter {
@@ -140,7 +140,7 @@ func (r *repairs) cluster(alive map[mq.StoreID]repair.Node, now time.Time) *repa
 	}
 	for _, n := range r.view.Nodes() {
 		if n.Draining {
-			c.Lost[n.Store] = true
+			c.Lost[n.Store], c.Leaving[n.Store] = true, true
 		} else if n.Full {
 			delete(c.Lost, n.Store)
 			delete(c.Away, n.Store) // it takes nothing new and keeps what it has

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,7 +15,11 @@ import (
 // handleCluster answers who is there and how the partitions do, by what this gateway knows from etcd.
 func (g *Gateway) handleCluster(c echo.Context) error {
 	heads := g.view.AllHeads()
-	out := api.Cluster{ID: g.view.ClusterID(), Gateway: g.cfg.Name, Nodes: g.describeNodes(heads),
+	nodes, err := g.describeNodes(c.Request().Context(), heads)
+	if err != nil {
+		return err
+	}
+	out := api.Cluster{ID: g.view.ClusterID(), Gateway: g.cfg.Name, Nodes: nodes,
 		Gateways: []api.GatewayInfo{}, Coordinators: []api.CoordinatorInfo{}, Partitions: g.countPartitions(heads)}
 	for _, w := range g.view.Gateways() {
 		out.Gateways = append(out.Gateways, api.GatewayInfo{Name: w.Name, Address: w.Addr})
@@ -59,11 +64,14 @@ func (g *Gateway) countPartitions(heads []mq.Head) api.PartitionCounts {
 	return out
 }
 
-// describeNodes lists the nodes that are registered, then replicas' stores that are not.
-func (g *Gateway) describeNodes(heads []mq.Head) []api.NodeInfo {
+// describeNodes lists the nodes that are registered, then replicas' stores that are not. While a node is draining it reads
+// the list of sealed segments from etcd, a thousand at a time.
+func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head) ([]api.NodeInfo, error) {
 	out := []api.NodeInfo{}
 	at := map[mq.StoreID]int{}
+	draining := false
 	for _, n := range g.view.Nodes() {
+		draining = draining || n.Draining
 		at[n.Store] = len(out)
 		out = append(out, api.NodeInfo{Name: n.Name, Alive: true, Store: string(n.Store), Boot: n.Boot, Address: n.Addr, Zone: n.Zone, Draining: n.Draining})
 	}
@@ -85,6 +93,42 @@ func (g *Gateway) describeNodes(heads []mq.Head) []api.NodeInfo {
 			}
 		}
 	}
+	if draining {
+		if err := g.describeDrains(ctx, heads, out, at); err != nil {
+			return nil, err
+		}
+	}
 	slices.SortStableFunc(out, func(a, b api.NodeInfo) int { return strings.Compare(a.Name, b.Name) })
-	return out
+	return out, nil
+}
+
+// describeDrains adds what keeps the draining ones of nodes; at says where in the list a store is.
+func (g *Gateway) describeDrains(ctx context.Context, heads []mq.Head, nodes []api.NodeInfo, at map[mq.StoreID]int) error {
+	each := func(list []mq.Replica, f func(n *api.NodeInfo)) {
+		for _, r := range list {
+			if k, ok := at[r.Store]; ok && nodes[k].Draining {
+				f(&nodes[k])
+			}
+		}
+	}
+	sealed := func(n *api.NodeInfo) { n.Sealed++ }
+	takers := 0
+	for _, n := range g.view.Nodes() {
+		if !n.Draining && !n.Full {
+			takers++
+		}
+	}
+	for i := range heads {
+		h := &heads[i]
+		if h.Last != nil {
+			each(h.Last.Replicas, sealed)
+		}
+		if h.Open != nil && takers < h.Quorum {
+			each(h.Open.Replicas, func(n *api.NodeInfo) { n.NeededBy++ })
+		}
+	}
+	return g.store.SealedSegments(ctx, func(s mq.Segment) bool {
+		each(s.Replicas, sealed)
+		return true
+	})
 }

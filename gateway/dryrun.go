@@ -183,7 +183,11 @@ func hide(value any) any {
 
 // previewDrain answers what a drained node would have to give away.
 func (g *Gateway) previewDrain(c echo.Context, name string) error {
-	for _, n := range g.describeNodes(g.view.AllHeads()) {
+	nodes, err := g.describeNodes(c.Request().Context(), g.view.AllHeads())
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
 		if n.Name == name && n.Alive {
 			n.DryRun, n.Draining = true, true
 			return answerJSON(c, http.StatusOK, n)

@@ -63,7 +63,11 @@ func (g *Gateway) setDrain(c echo.Context, name string, drain bool) error {
 		n, ok := v.Node(name)
 		return !ok || n.Draining == drain
 	})
-	for _, n := range g.describeNodes(g.view.AllHeads()) {
+	nodes, err := g.describeNodes(ctx, g.view.AllHeads())
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
 		if n.Name == name && n.Alive {
 			return answerJSON(c, http.StatusOK, n)
 		}

@@ -2,6 +2,8 @@ package lognode
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -30,6 +32,7 @@ func (n *Node) repair() {
 	defer feed.Close()
 	last := map[mq.PartitionID]bool{} // of which the last sealed segment may not be whole here
 	damages := n.store.Damages()
+	leaving := n.leaving()
 	full := looks{next: time.Now().Add(repairLast)} // the first one comes soon after the start
 	for {
 		select {
@@ -41,7 +44,11 @@ func (n *Node) repair() {
 		heads, found := feed.Take(time.Now()), n.store.Damages()
 		if found != damages {
 			heads, damages = n.view.HeadsOf(n.store.Identity().Store), found
-			full.damaged()
+			full.soon()
+		}
+		if now := n.leaving(); !maps.Equal(now, leaving) {
+			leaving = now
+			full.soon()
 		}
 		for i := range heads {
 			last[heads[i].Partition] = true
@@ -56,9 +63,9 @@ func (n *Node) repair() {
 // looks says when a node looks at all sealed segments.
 type looks struct{ last, next time.Time }
 
-// damaged brings the next one forward, as a copy was found damaged: at once, but for one that has just been. A disk that gives
-// up is damaged everywhere, and each look lists all segments there are.
-func (l *looks) damaged() {
+// soon brings the next one forward, as a copy was found damaged or a node is to be emptied: at once, but for one that has just
+// been. A disk that gives up is damaged everywhere, and each look lists all segments there are.
+func (l *looks) soon() {
 	if soon := l.last.Add(repairLast); soon.Before(l.next) {
 		l.next = soon
 	}
@@ -73,23 +80,41 @@ func (l *looks) due(now time.Time) bool {
 	return true
 }
 
-// repairSealed lists all sealed segments, and makes the copies whole that this node should have of them.
-func (n *Node) repairSealed(taken func(context.Context, int) error) {
-	id := n.store.Identity().Store
-	var mine []mq.Segment
-	adding, held := map[mq.SegmentID]bool{}, map[mq.SegmentID]bool{}
-	note := func(s *mq.Segment) {
-		if s != nil && s.Holds(id) && s.ReplicaIndex(id) < 0 {
-			adding[s.ID] = true
+// leaving are the nodes that are to be emptied.
+func (n *Node) leaving() map[mq.StoreID]bool {
+	out := map[mq.StoreID]bool{}
+	for _, x := range n.view.Nodes() {
+		if x.Draining {
+			out[x.Store] = true
 		}
 	}
+	return out
+}
+
+// vouches says whether the controller waits for a store's word that its copy of a sealed segment is whole: to make it a
+// replica, or to let one go that is to be emptied.
+func vouches(id mq.StoreID, s *mq.Segment, leaving map[mq.StoreID]bool) bool {
+	if s == nil || !s.Holds(id) {
+		return false
+	}
+	return s.ReplicaIndex(id) < 0 || slices.ContainsFunc(s.Replicas, func(r mq.Replica) bool { return leaving[r.Store] })
+}
+
+// repairSealed lists all sealed segments, and makes the copies whole that this node should have of them.
+func (n *Node) repairSealed(taken func(context.Context, int) error) {
+	id, leaving := n.store.Identity().Store, n.leaving()
+	var mine []mq.Segment
+	asked, held := map[mq.SegmentID]bool{}, map[mq.SegmentID]bool{}
 	for _, h := range n.view.AllHeads() {
-		note(h.Last)
+		if vouches(id, h.Last, leaving) {
+			asked[h.Last.ID] = true
+			mine = append(mine, *h.Last)
+		}
 	}
 	err := n.meta.SealedSegments(n.ctx, func(s mq.Segment) bool {
-		note(&s)
 		if s.Holds(id) {
-			if held[s.ID] = true; adding[s.ID] || !replica.Resident(n.store, &s) {
+			asked[s.ID] = vouches(id, &s, leaving)
+			if held[s.ID] = true; asked[s.ID] || !replica.Resident(n.store, &s) {
 				mine = append(mine, s)
 			}
 		}
@@ -102,7 +127,7 @@ func (n *Node) repairSealed(taken func(context.Context, int) error) {
 	n.mu.Lock()
 	n.listed = held
 	n.mu.Unlock()
-	n.wants.heard(func(id mq.SegmentID) bool { return adding[id] })
+	n.wants.heard(func(id mq.SegmentID) bool { return asked[id] })
 	for i := range mine {
 		n.repairOne(&mine[i], taken)
 	}
@@ -194,9 +219,8 @@ func (n *Node) repairOne(s *mq.Segment, taken func(context.Context, int) error) 
 		}
 		n.log.Info("a copy is whole again", "segment", s.ID)
 	}
-	if s.ReplicaIndex(id) < 0 {
+	if vouches(id, s, n.leaving()) {
 		n.wants.copied(s.ID)
-		return false
 	}
-	return true
+	return s.ReplicaIndex(id) >= 0
 }

@@ -24,7 +24,7 @@ func TestDamageBringsTheNextLookForward(t *testing.T) {
 		{44, false, true},
 	} {
 		if step.damaged {
-			l.damaged()
+			l.soon()
 		}
 		if due := l.due(at(step.at)); due != step.due {
 			t.Errorf("at %v s, damage found %v: due %v", step.at, step.damaged, due)

@@ -25,6 +25,10 @@ type NodeInfo struct {
 	Leads    int    `json:"leads"`              // partitions that it leads
 	Replicas int    `json:"replicas"`           // open segments that it holds, led ones among them
 	DryRun   bool   `json:"dry_run,omitempty"`  // the answer to a drain that only says what it would be
+	// Of a node that is draining: the sealed segments whose only way elsewhere is still under way, and the partitions that
+	// can't leave it, because too few other nodes take segments. It may go when all of these are 0.
+	Sealed   int `json:"sealed,omitempty"`
+	NeededBy int `json:"needed_by,omitempty"`
 }
 
 // GatewayInfo is a registered gateway.

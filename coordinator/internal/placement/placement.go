@@ -7,6 +7,7 @@
 package placement
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/splashdam/splashdam/shared/mq"
@@ -56,7 +57,12 @@ func Choose(r Request) Choice {
 	}
 	out := Choice{leader}
 	zones := map[string]int{r.Nodes[leader].Zone: 1}
-	for len(out) < min(r.Replicas, len(eligible)) {
+	want := r.Replicas
+	if good := func(i int) bool { return !r.Nodes[i].Avoid }; !good(leader) && slices.ContainsFunc(eligible, good) {
+		// Only the leader has the end: with one more replica another one has it the next time.
+		want++
+	}
+	for len(out) < min(want, len(eligible)) {
 		next := nextReplica(r, eligible, out, zones)
 		zones[r.Nodes[next].Zone]++
 		out = append(out, next)
@@ -129,6 +135,9 @@ func nextReplica(r Request, eligible []int, chosen Choice, zones map[string]int)
 	}
 	weight := func(n Node) int { return n.Segments }
 	sort.Slice(free, func(a, b int) bool {
+		if x, y := r.Nodes[free[a]].Avoid, r.Nodes[free[b]].Avoid; x != y {
+			return y
+		}
 		if x, y := zones[r.Nodes[free[a]].Zone], zones[r.Nodes[free[b]].Zone]; x != y {
 			return x < y
 		}
@@ -137,7 +146,7 @@ func nextReplica(r Request, eligible []int, chosen Choice, zones map[string]int)
 	best := free[0]
 	for _, i := range free {
 		n := r.Nodes[i]
-		if has(r.Old, n.Store) && zones[n.Zone] == zones[r.Nodes[best].Zone] && !muchMore(n, r.Nodes[best], weight) {
+		if has(r.Old, n.Store) && n.Avoid == r.Nodes[best].Avoid && zones[n.Zone] == zones[r.Nodes[best].Zone] && !muchMore(n, r.Nodes[best], weight) {
 			return i
 		}
 	}

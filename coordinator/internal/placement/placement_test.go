@@ -51,8 +51,12 @@ func TestChoose(t *testing.T) {
 		if got == nil {
 			t.Fatalf("nothing chosen from %d nodes for a quorum of %d", len(nodes), r.Quorum)
 		}
-		if len(got) < r.Quorum || len(got) > r.Replicas {
-			t.Fatalf("%d replicas; %d wanted, quorum %d", len(got), r.Replicas, r.Quorum)
+		want := r.Replicas
+		if nodes[got[0]].Avoid { // a good node shall have the end too, the next time
+			want++
+		}
+		if len(got) < r.Quorum || len(got) > want {
+			t.Fatalf("%d replicas; %d wanted, quorum %d", len(got), want, r.Quorum)
 		}
 		seen := map[int]bool{}
 		for _, i := range got {
@@ -164,5 +168,21 @@ func TestAvoidedNodesOnlyForAQuorum(t *testing.T) {
 	nodes[1].Avoid = true
 	if c := Choose(r); len(c) != 3 {
 		t.Errorf("%v: a quorum needs the nodes to avoid", c)
+	}
+}
+
+// A node that is to be emptied has the only copy: it leads once more, with a good one beside it, which leads the next time.
+func TestTheLastReplicaLeavesInTwoSteps(t *testing.T) {
+	nodes := plain(3)
+	nodes[1].Avoid = true
+	r := Request{Partition: mq.PartitionID{Topic: 1}, Replicas: 1, Quorum: 1, Nodes: nodes, Old: []mq.StoreID{"s1"}, AtEnd: []mq.StoreID{"s1"}, Keep: "s1"}
+	c := Choose(r)
+	if len(c) != 2 || c[0] != 1 {
+		t.Fatalf("%v, want the node that has the end and one more", c)
+	}
+	r.Old = []mq.StoreID{"s1", nodes[c[1]].Store}
+	r.AtEnd = r.Old
+	if next := Choose(r); len(next) != 1 || next[0] != c[1] {
+		t.Fatalf("%v, want node %d alone", next, c[1])
 	}
 }

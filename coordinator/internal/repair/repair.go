@@ -25,6 +25,8 @@ type Cluster struct {
 	Alive map[mq.StoreID]Node
 	// Lost are stores that have been away for so long that they are not waited for, or that are to be emptied.
 	Lost map[mq.StoreID]bool
+	// Leaving are those of Lost that are to be emptied and answer: what they hold can be copied from them.
+	Leaving map[mq.StoreID]bool
 	// Away are stores that are not registered now. They are waited for, unless there is a whole copy in their place.
 	Away map[mq.StoreID]bool
 	// Copied says which stores report which segments as whole.
@@ -51,14 +53,19 @@ func Next(s *mq.Segment, want int, c *Cluster) (replicas, adding []mq.Replica, c
 			return append(replicas, a), slices.Delete(adding, i, i+1), true
 		}
 	}
-	gone := 0
+	leaving := slices.IndexFunc(replicas, func(r mq.Replica) bool { return c.Leaving[r.Store] })
+	if leaving >= 0 && c.whole(s, replicas) >= max(1, s.Quorum, min(want, len(c.Alive))) {
+		return slices.Delete(replicas, leaving, leaving+1), adding, true
+	}
+	gone, survivor := 0, false
 	for _, r := range replicas {
 		if c.Lost[r.Store] {
 			gone++
 		}
+		survivor = survivor || !c.Lost[r.Store] || c.Leaving[r.Store]
 	}
 	lacking := max(want, len(replicas)) - (len(replicas) - gone)
-	if lacking <= len(adding) || gone == len(replicas) { // without a survivor there is nothing to copy from
+	if lacking <= len(adding) || !survivor { // without a survivor there is nothing to copy from
 		return replicas, adding, false
 	}
 	n, ok := Choose(s, c)
@@ -66,6 +73,16 @@ func Next(s *mq.Segment, want int, c *Cluster) (replicas, adding []mq.Replica, c
 		return replicas, adding, false
 	}
 	return replicas, append(adding, n.Replica), true
+}
+
+// whole counts the replicas that stay and say that they have all of the segment.
+func (c *Cluster) whole(s *mq.Segment, replicas []mq.Replica) (n int) {
+	for _, r := range replicas {
+		if _, stays := c.Alive[r.Store]; stays && c.Copied[r.Store][s.ID] {
+			n++
+		}
+	}
+	return n
 }
 
 // Join chooses up to n nodes, one after the other as Choose does, that should copy a segment to become replicas of it.

@@ -33,6 +33,11 @@ func away(c *Cluster, store mq.StoreID) *Cluster {
 	return c
 }
 
+func leaving(c *Cluster, store mq.StoreID) *Cluster {
+	c.Leaving = map[mq.StoreID]bool{store: true}
+	return c
+}
+
 func (c *Cluster) copied(store string, id mq.SegmentID) *Cluster {
 	c.Copied[mq.StoreID(store)] = map[mq.SegmentID]bool{id: true}
 	return c
@@ -60,6 +65,9 @@ func TestNext(t *testing.T) {
 		{"two lost: two to copy, one at a time", replicas("a", "b", "c"), replicas("d"), cluster("ade", "bc"), replicas("a", "b", "c"), replicas("d", "e"), true},
 		{"away, and copied at once: it is replaced", replicas("a", "b", "c"), replicas("d"), away(cluster("abd", ""), "c").copied("d", 7), replicas("a", "b", "d"), nil, true},
 		{"away, the copy at once is under way", replicas("a", "b", "c"), replicas("d"), away(cluster("abd", ""), "c"), replicas("a", "b", "c"), replicas("d"), false},
+		{"all there is lies on a node that is to be emptied", replicas("a"), nil, leaving(cluster("bc", "a"), "a"), replicas("a"), replicas("b"), true},
+		{"emptied, and enough others are whole", replicas("a", "b"), nil, leaving(cluster("b", "a"), "a").copied("b", 7), replicas("b"), nil, true},
+		{"emptied, and the others do not say that they are whole", replicas("a", "b"), nil, leaving(cluster("b", "a"), "a"), replicas("a", "b"), nil, false},
 		{"nothing to copy from", replicas("a"), nil, cluster("bc", "a"), replicas("a"), nil, false},
 	} {
 		s := mq.Segment{ID: 7, Replicas: x.replicas, Adding: x.adding, Sealed: true}

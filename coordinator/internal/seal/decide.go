@@ -369,6 +369,12 @@ func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []T
 		if len(r.AtEnd) == 0 && !(short && end == h.Open.Base) { // with nothing left anybody may lead
 			return next, nil, false
 		}
+		if have := leaders(takers, r.AtEnd, true); !short && len(have) > 0 && len(leaders(takers, have, false)) == 0 {
+			// Who has the end is to be emptied, or full, and answers: another replica can copy it from there.
+			if others := leaders(takers, notBlamed(sealed(h.Open, answers), blamed), false); len(others) > 0 {
+				r.AtEnd = others
+			}
+		}
 		if slices.Contains(r.AtEnd, prefer) && slices.ContainsFunc(takers, func(t Taker) bool { return t.Store == prefer }) {
 			r.AtEnd = []mq.StoreID{prefer}
 		}
@@ -388,6 +394,16 @@ func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []T
 		next.Replicas = append(next.Replicas, mq.Replica{Store: takers[i].Store, Node: takers[i].Name})
 	}
 	return next, chosen, true
+}
+
+// leaders are those of some stores that are among the takers, with or without those to be avoided.
+func leaders(takers []Taker, stores []mq.StoreID, avoided bool) (out []mq.StoreID) {
+	for _, t := range takers {
+		if slices.Contains(stores, t.Store) && (avoided || !t.Avoid) {
+			out = append(out, t.Store)
+		}
+	}
+	return out
 }
 
 // Chain is the head in which next follows the open segment, ended at end. An empty segment is replaced, not

@@ -59,7 +59,16 @@ func renderNode(n *api.NodeInfo) string {
 	if n.Draining {
 		state = "draining"
 	}
-	return fmt.Sprintf("%s is %s: it leads %d partitions and holds %d open segments.\n", n.Name, state, n.Leads, n.Replicas)
+	out := fmt.Sprintf("%s is %s: it leads %d partitions and holds %d open segments.\n", n.Name, state, n.Leads, n.Replicas)
+	switch {
+	case !n.Draining:
+		return out
+	case n.NeededBy > 0:
+		return out + fmt.Sprintf("%d partitions can't leave it: too few other nodes take segments.\n", n.NeededBy)
+	case n.Leads+n.Replicas+n.Sealed > 0:
+		return out + fmt.Sprintf("%d sealed segments are still to be copied elsewhere. Ask again.\n", n.Sealed)
+	}
+	return out + "Nothing needs it any more: it may be stopped.\n"
 }
 
 type moveLeaderCmd struct {
