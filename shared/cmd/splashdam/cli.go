@@ -35,30 +35,33 @@ again later; 4 the outcome is unknown; 130 interrupted.`
 // cli is the command line as kong reads it.
 type cli struct {
 	Server  []string      `env:"SPLASHDAM_SERVER" default:"http://127.0.0.1:8080" help:"Base URLs of gateways, tried in turn."`
+	Profile string        `env:"SPLASHDAM_PROFILE" placeholder:"NAME" help:"Profile of the configuration file; default: the one that it names."`
 	Output  string        `short:"o" enum:"table,json,yaml" default:"table" help:"Form of the output: ${enum}."`
 	Wide    bool          `short:"w" help:"Don't cut table cells to fit 80 columns."`
 	NoColor bool          `name:"no-color" env:"NO_COLOR" help:"No colours on a terminal either."`
 	Timeout time.Duration `default:"30s" help:"How long a call may take, with all repetitions."`
 
-	Topic     topicCommands     `cmd:"" help:"Make, change, show and delete topics."`
-	Publish   publishCmd        `cmd:"" help:"Publish messages from stdin or files."`
-	Consume   consumeCmd        `cmd:"" help:"Consume with a group, or read without one."`
-	Peek      peekCmd           `cmd:"" help:"Show some messages; nothing is leased."`
-	Message   messageCmd        `cmd:"" help:"Show one message with its value."`
-	Group     groupCommands     `cmd:"" help:"Make, change, show and delete groups."`
-	Dead      deadCommands      `cmd:"" help:"Dead letters of a group."`
-	Seek      seekCmd           `cmd:"" help:"Put a group to another place."`
-	Webhook   webhookCommands   `cmd:"" help:"Make, watch, test and delete webhooks."`
-	Listen    listenCmd         `cmd:"" help:"Receive, verify and print what a webhook sends, to try it out."`
-	Scheduled scheduledCommands `cmd:"" help:"Messages that wait for their time: list, cancel, move."`
-	Trace     traceCmd          `cmd:"" help:"Tell a message's life as a timeline."`
-	Explain   explainCmd        `cmd:"" help:"Say why a group does not get a message now."`
-	Ack       ackCmd            `cmd:"" help:"Acknowledge deliveries by their receipts."`
-	Nack      nackCmd           `cmd:"" help:"Give deliveries back as failed attempts."`
-	Reject    rejectCmd         `cmd:"" help:"Make messages dead for their group at once."`
-	Extend    extendCmd         `cmd:"" help:"Give deliveries a new lease, counted from now."`
-	Cluster   clusterCommands   `cmd:"" help:"Show the cluster; drain nodes, move leaders."`
-	Version   versionCmd        `cmd:"" help:"Show the version of this program."`
+	Topic      topicCommands     `cmd:"" help:"Make, change, show and delete topics."`
+	Publish    publishCmd        `cmd:"" help:"Publish messages from stdin or files."`
+	Consume    consumeCmd        `cmd:"" help:"Consume with a group, or read without one."`
+	Peek       peekCmd           `cmd:"" help:"Show some messages; nothing is leased."`
+	Message    messageCmd        `cmd:"" help:"Show one message with its value."`
+	Group      groupCommands     `cmd:"" help:"Make, change, show and delete groups."`
+	Dead       deadCommands      `cmd:"" help:"Dead letters of a group."`
+	Seek       seekCmd           `cmd:"" help:"Put a group to another place."`
+	Webhook    webhookCommands   `cmd:"" help:"Make, watch, test and delete webhooks."`
+	Listen     listenCmd         `cmd:"" help:"Receive, verify and print what a webhook sends, to try it out."`
+	Scheduled  scheduledCommands `cmd:"" help:"Messages that wait for their time: list, cancel, move."`
+	Trace      traceCmd          `cmd:"" help:"Tell a message's life as a timeline."`
+	Explain    explainCmd        `cmd:"" help:"Say why a group does not get a message now."`
+	Ack        ackCmd            `cmd:"" help:"Acknowledge deliveries by their receipts."`
+	Nack       nackCmd           `cmd:"" help:"Give deliveries back as failed attempts."`
+	Reject     rejectCmd         `cmd:"" help:"Make messages dead for their group at once."`
+	Extend     extendCmd         `cmd:"" help:"Give deliveries a new lease, counted from now."`
+	Cluster    clusterCommands   `cmd:"" help:"Show the cluster; drain nodes, move leaders."`
+	Bench      benchCmd          `cmd:"" help:"Publish for a while and say how fast that was."`
+	Completion completionCmd     `cmd:"" help:"Print a script that completes commands and flags in a shell."`
+	Version    versionCmd        `cmd:"" help:"Show the version of this program."`
 }
 
 // gatewayPatience is how long a gateway itself waits for a leader before it answers 503. No repetition begins so late that
@@ -106,9 +109,22 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 		}
 	}()
 	var c cli
-	parser, err := newParser(&c, out, errOut)
+	completes := len(args) > 0 && args[0] == completeWord
+	var options []kong.Option
+	if !completes {
+		habits, err := readProfile(namedProfile(args))
+		if err != nil {
+			return usage(errOut, err)
+		}
+		options = append(options, kong.Resolvers(kong.ResolverFunc(habits.resolve)))
+	}
+	parser, err := newParser(&c, out, errOut, options...)
 	if err != nil {
 		return usage(errOut, err)
+	}
+	if completes {
+		complete(out, parser.Model.Node, args[1:])
+		return exitOK
 	}
 	parsed, err := parser.Parse(args)
 	if err != nil {
@@ -125,10 +141,10 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	return exitOK
 }
 
-func newParser(c *cli, out, errOut io.Writer) (*kong.Kong, error) {
-	return kong.New(c, kong.Name("splashdam"), kong.Description(description), kong.Writers(out, errOut),
+func newParser(c *cli, out, errOut io.Writer, more ...kong.Option) (*kong.Kong, error) {
+	return kong.New(c, append(more, kong.Name("splashdam"), kong.Description(description), kong.Writers(out, errOut),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Exit(func(code int) { panic(printed(code)) }),
-		kong.KindMapper(reflect.Float64, kong.MapperFunc(decodeNumber)), kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(decodeTime)))
+		kong.KindMapper(reflect.Float64, kong.MapperFunc(decodeNumber)), kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(decodeTime)))...)
 }
 
 // decodeNumber reads a flag that is a number. NaN and Inf, which Go reads as numbers, JSON can't say.
