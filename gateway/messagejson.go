@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -117,6 +118,9 @@ func answerRaw(c echo.Context, it *replay.Item) error {
 	for i, header := range m.Headers {
 		if !repeated(m.Headers[i+1:], header.Name) { // names that differ by case are one in HTTP, and both are there
 			exact.Add(h, http.CanonicalHeaderKey(headerPrefix+header.Name), header.Value)
+		}
+		if strings.EqualFold(header.Name, mq.Traceparent) && mq.ValidTraceparent(header.Value) {
+			h.Set(traceHeader, header.Value)
 		}
 	}
 	h.Set("X-Content-Type-Options", "nosniff")

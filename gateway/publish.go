@@ -24,6 +24,7 @@ const (
 	mqHeaders       = "Mq-"
 	headerPrefix    = mqHeaders + "Header-"
 	cloudEvents     = "Ce-"
+	traceHeader     = "Traceparent"
 )
 
 // publishHeaders are all that say how a message is published: another one that looks like them is a mistake, and
@@ -148,7 +149,7 @@ func messageFromHeaders(h http.Header, m *mq.Message) (partition int64, err erro
 	return partition, messageHeaders(h, m)
 }
 
-// messageHeaders takes Mq-Header-<name> and ce-* as headers of the message. HTTP header names have no case,
+// messageHeaders takes Mq-Header-<name>, ce-* and traceparent as headers of the message. HTTP header names have no case,
 // so they become lower case, and the order is by name.
 func messageHeaders(h http.Header, m *mq.Message) error {
 	for name, values := range h {
@@ -172,6 +173,10 @@ func messageHeaders(h http.Header, m *mq.Message) error {
 			}
 			m.Headers = append(m.Headers, x)
 		}
+	}
+	// Mostly a library has added it, not the caller: a wrong one, or one that there is no room for, is dropped and not refused.
+	if v := h[traceHeader]; len(v) == 1 && mq.ValidTraceparent(v[0]) && len(m.Headers) < mq.MaxHeaders && len(h[headerPrefix+traceHeader]) == 0 {
+		m.Headers = append(m.Headers, mq.Header{Name: mq.Traceparent, Value: v[0]})
 	}
 	if len(m.Headers) > mq.MaxHeaders {
 		return mqerr.New(mqerr.HeadersTooLarge, "a message has at most %d headers, this one has %d", mq.MaxHeaders, len(m.Headers))

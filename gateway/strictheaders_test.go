@@ -2,10 +2,13 @@ package gateway
 
 import (
 	"encoding/json"
+	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/mq"
 )
 
 // A header that looks like an option and is none is not passed over: its message would come without what was asked for.
@@ -68,5 +71,51 @@ func TestMessageHeadersOnce(t *testing.T) {
 	}
 	if n := e.stored(); n != 0 {
 		t.Errorf("%d messages are stored", n)
+	}
+}
+
+// A traceparent is a header of the message. A wrong one is dropped, and no retry becomes another message by its span.
+func TestTraceparent(t *testing.T) {
+	t.Parallel()
+	const one, two = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-aaad6b7169203331-01"
+	read := func(headers ...string) map[string]string {
+		t.Helper()
+		h := http.Header{}
+		for i := 0; i < len(headers); i += 2 {
+			h.Add(headers[i], headers[i+1])
+		}
+		var m mq.Message
+		if _, err := messageFromHeaders(h, &m); err != nil {
+			t.Fatalf("%v: %v", headers, err)
+		}
+		out := map[string]string{}
+		for _, x := range m.Headers {
+			out[x.Name] = x.Value
+		}
+		return out
+	}
+	if got := read("traceparent", one, "Mq-Header-A", "b"); got["traceparent"] != one || got["a"] != "b" {
+		t.Errorf("%v", got)
+	}
+	if got := read("traceparent", one, "Mq-Header-Traceparent", "mine"); got["traceparent"] != "mine" {
+		t.Errorf("the caller's own: %v", got)
+	}
+	for _, wrong := range [][]string{{"traceparent", "nonsense"}, {"traceparent", one, "traceparent", two}} {
+		if got := read(wrong...); len(got) != 0 {
+			t.Errorf("%v: %v", wrong, got)
+		}
+	}
+	full := []string{"traceparent", one}
+	for i := range mq.MaxHeaders {
+		full = append(full, "Mq-Header-H"+strconv.Itoa(i), "v")
+	}
+	if got := read(full...); len(got) != mq.MaxHeaders || got["traceparent"] != "" {
+		t.Errorf("%d headers with a full message", len(got))
+	}
+	a := mq.Message{Value: []byte("x"), Headers: []mq.Header{{Name: "traceparent", Value: one}}}
+	b := mq.Message{Value: []byte("x"), Headers: []mq.Header{{Name: "Traceparent", Value: two}}}
+	c := mq.Message{Value: []byte("x"), Headers: []mq.Header{{Name: "other", Value: one}}}
+	if contentSum(&a) != contentSum(&b) || contentSum(&a) == contentSum(&c) {
+		t.Error("the sum over the content goes by the span, or not by other headers")
 	}
 }

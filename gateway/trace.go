@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/splashdam/splashdam/gateway/internal/replay"
 	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
@@ -56,7 +59,31 @@ func (g *Gateway) handleTrace(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return answerJSON(c, http.StatusOK, g.describeTrace(id, t, r))
+	out := g.describeTrace(id, t, r)
+	if out.Offset != nil {
+		out.Traceparent = g.traceparentOf(ctx, t, id.Partition.Number, *out.Offset, archived)
+	}
+	return answerJSON(c, http.StatusOK, out)
+}
+
+// traceparentOf is the trace that a message was published in; "" without one, and where the message can't be read.
+func (g *Gateway) traceparentOf(ctx context.Context, t meta.Topic, partition uint32, offset uint64, archived bool) string {
+	at := func(o uint64) frame.Place { return frame.Place{Where: frame.AtOffset, Value: o} }
+	q := readQuery{topic: t, reader: replay.New(replay.Query{Topic: t.ID, From: at(offset), To: at(offset + 1), Archived: archived,
+		Unpack: func(b *mq.Batch) ([]byte, error) { return g.packer.Body(b, nil) }}, []uint32{partition}, g.fetchRead)}
+	page, err := g.nextPage(ctx, &q, 1)
+	if err != nil {
+		return ""
+	}
+	defer page.release()
+	for i := range page.items {
+		for _, h := range page.items[i].Message.Headers {
+			if page.items[i].Offset == offset && strings.EqualFold(h.Name, mq.Traceparent) {
+				return strings.Clone(h.Value)
+			}
+		}
+	}
+	return ""
 }
 
 // traceOf asks the leader for the life of a message.

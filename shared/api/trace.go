@@ -10,11 +10,13 @@ type Trace struct {
 	// Offset is nil while the message waits for its time: it has none then, and never if it was cancelled.
 	Offset *uint64 `json:"offset,omitempty"`
 	// State is "scheduled" and DeliverAt set while the message waits. A cancelled one is "cancelled".
-	State     string       `json:"state,omitempty"`
-	DeliverAt time.Time    `json:"deliver_at,omitzero"`
-	Events    []TraceEvent `json:"events"` // by time
-	Groups    []TraceGroup `json:"groups"`
-	Latency   TraceLatency `json:"latency"`
+	State     string    `json:"state,omitempty"`
+	DeliverAt time.Time `json:"deliver_at,omitzero"`
+	// Traceparent is the header of that name that the message was published with.
+	Traceparent string       `json:"traceparent,omitempty"`
+	Events      []TraceEvent `json:"events"` // by time
+	Groups      []TraceGroup `json:"groups"`
+	Latency     TraceLatency `json:"latency"`
 }
 
 // TraceEvent is one thing that happened: PUBLISHED, REPLICATED, DELIVERED, REDELIVERED, EXTENDED, NACKED,

@@ -389,3 +389,16 @@ func TestRebindingLeadsNowhere(t *testing.T) {
 		t.Errorf("allowed: %+v", a)
 	}
 }
+
+// The endpoint's span joins the trace of the message; what is no traceparent would only break its library.
+func TestTraceparentOfARequest(t *testing.T) {
+	const valid = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for value, want := range map[string]string{valid: valid, "mine": ""} {
+		e := eventOf("v")
+		e.message.Headers = []mq.Header{{Name: "traceparent", Value: value}}
+		r, err := newRequest(t.Context(), hookTo(t, "https://example.com/"), e, time.Now())
+		if err != nil || r.Header.Get("traceparent") != want || r.Header.Get("Mq-Header-Traceparent") != value {
+			t.Errorf("%q: %v, %v", value, r.Header, err)
+		}
+	}
+}

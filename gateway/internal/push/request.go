@@ -75,6 +75,9 @@ func newRequest(ctx context.Context, h *Hook, e *event, now time.Time) (*http.Re
 		} else if h.Settings.Format == mq.WebhookStandard {
 			head.Set(lower, encodeAttribute(x.Value))
 		}
+		if strings.EqualFold(x.Name, mq.Traceparent) && mq.ValidTraceparent(x.Value) {
+			head.Set(mq.Traceparent, x.Value)
+		}
 	}
 	if h.Settings.Format == mq.WebhookCloudEvents {
 		cloudEvent(head, e)

@@ -36,6 +36,9 @@ func renderTrace(t *api.Trace, width int, paint painter) string {
 		place = fmt.Sprintf("offset %d", *t.Offset)
 	}
 	fmt.Fprintf(&b, "message %s\n%s, partition %d, %s\n", t.ID, t.Topic, t.Partition, place)
+	if t.Traceparent != "" {
+		fmt.Fprintf(&b, "traceparent %s\n", t.Traceparent)
+	}
 	if len(t.Events) > 0 {
 		first := t.Events[0].At
 		fmt.Fprintf(&b, "%s UTC\n\n", stamp(first))
