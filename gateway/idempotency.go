@@ -4,8 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"net/http"
-	"strings"
 	"sort"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 
