@@ -106,6 +106,7 @@ func TestRealTrafficFitsTheDocument(t *testing.T) {
 	l.must(l.c.Nack(l.ctx, got[1].Receipt, nil, "not now"))
 	l.must(l.c.Reject(l.ctx, got[2].Receipt, "never"))
 	l.must(l.c.Extend(l.ctx, got[3].Receipt, time.Minute))
+	l.must(l.c.Release(l.ctx, got[3].Receipt))
 	l.call(409, "POST", "/v1/nack", `{"receipt":"`+got[0].Receipt+`"}`)
 	l.call(400, "POST", "/v1/ack", `{"receipt":"forged"}`)
 

@@ -50,7 +50,7 @@ type SocketCredit struct {
 	Credit       int    `json:"credit"`
 }
 
-// SocketUnsubscribe ends a subscription. What was delivered stays leased.
+// SocketUnsubscribe ends a subscription. What was delivered stays leased; release what was not begun.
 type SocketUnsubscribe struct {
 	SocketHead
 	Subscription string `json:"subscription"`
