@@ -60,6 +60,15 @@ func testTrace(t *testing.T, h *harness, topic mq.TopicID) {
 	if g := got.Groups[1]; g.Group != "gone" || g.Delivered != 7*second || g.Acknowledged != 0 {
 		t.Errorf("a group that is deleted: %+v", g)
 	}
+	untimed := mq.MessageID{Partition: part(topic, 1), Number: 7}
+	h.node.set(func() {
+		h.node.traces[7] = &mqpb.TraceResponse{Events: []*mqpb.TraceEvent{{At: 10e9, Type: "PUBLISHED"},
+			{Type: "REPLICATED", AtLatest: 30e9, Quorum: 1}, {At: 30e9, Type: "DELIVERED", Group: gid, Attempt: 1}}}
+	})
+	got = decodeAs[api.Trace](t, h.ok(200, "GET", "/v1/messages/"+untimed.String()+"/trace", ""))
+	if e := got.Events[1]; e.Type != "REPLICATED" || !e.At.IsZero() || !e.AtLatest.Equal(time.Unix(30, 0)) || got.Latency != (api.TraceLatency{Delivered: 20 * second}) {
+		t.Errorf("a commit without a time: %+v", got)
+	}
 	h.fails("message_not_found", "", "GET", "/v1/messages/"+mq.MessageID{Partition: part(topic, 1), Number: 6}.String()+"/trace", "")
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -141,15 +142,16 @@ func (g *Gateway) describeTrace(id mq.MessageID, t meta.Topic, r *mqpb.TraceResp
 	for _, s := range r.GetGroups() {
 		names[s.GetGroup()] = g.groupName(s.GetGroup(), s.GetName())
 	}
-	for _, e := range r.GetEvents() {
+	events := r.GetEvents()
+	byTime(events)
+	for _, e := range events {
 		if _, ok := names[e.GetGroup()]; !ok {
 			names[e.GetGroup()] = g.groupName(e.GetGroup(), "")
 		}
-		out.Events = append(out.Events, api.TraceEvent{At: time.Unix(0, e.GetAt()).UTC(), Type: e.GetType(), Group: names[e.GetGroup()],
+		out.Events = append(out.Events, api.TraceEvent{At: timeOf(e.GetAt()), AtLatest: timeOf(e.GetAtLatest()), Type: e.GetType(), Group: names[e.GetGroup()],
 			Consumer: e.GetConsumer(), Node: e.GetNode(), Attempt: e.GetAttempt(), Reason: e.GetReason(), Until: timeOf(e.GetUntil()),
 			Producer: e.GetProducer(), Gateway: e.GetGateway(), Replicas: e.GetReplicas(), Quorum: e.GetQuorum()})
 	}
-	slices.SortStableFunc(out.Events, func(a, b api.TraceEvent) int { return a.At.Compare(b.At) })
 	for _, s := range r.GetGroups() {
 		out.Groups = append(out.Groups, api.TraceGroup{Group: names[s.GetGroup()], State: s.GetState(),
 			Attempts: s.GetAttempts(), Until: timeOf(s.GetUntil()), Consumer: s.GetConsumer()})
@@ -157,6 +159,19 @@ func (g *Gateway) describeTrace(id mq.MessageID, t meta.Topic, r *mqpb.TraceResp
 	countAttempts(&out)
 	measure(&out)
 	return out
+}
+
+// byTime sorts events by their times. One without stays behind the one that it follows: the commit, behind the publish.
+func byTime(events []*mqpb.TraceEvent) {
+	times := make(map[*mqpb.TraceEvent]int64, len(events))
+	last := int64(0)
+	for _, e := range events {
+		if e.GetAt() != 0 {
+			last = e.GetAt()
+		}
+		times[e] = last
+	}
+	slices.SortStableFunc(events, func(a, b *mqpb.TraceEvent) int { return cmp.Compare(times[a], times[b]) })
 }
 
 // countAttempts takes the attempts from the events where they say more: of a settled message the leader
@@ -199,7 +214,9 @@ func measure(t *api.Trace) {
 		g := slices.IndexFunc(t.Groups, func(g api.TraceGroup) bool { return g.Group == e.Group })
 		switch e.Type {
 		case eventReplicated:
-			first(&t.Latency.Committed, e.At)
+			if !e.At.IsZero() {
+				first(&t.Latency.Committed, e.At)
+			}
 		case eventDelivered:
 			first(&t.Latency.Delivered, e.At)
 			if g >= 0 {

@@ -14,7 +14,7 @@ type Trace struct {
 	DeliverAt time.Time `json:"deliver_at,omitzero"`
 	// Traceparent is the header of that name that the message was published with.
 	Traceparent string       `json:"traceparent,omitempty"`
-	Events      []TraceEvent `json:"events"` // by time
+	Events      []TraceEvent `json:"events"` // by time; one without follows what it came after
 	Groups      []TraceGroup `json:"groups"`
 	Latency     TraceLatency `json:"latency"`
 }
@@ -22,7 +22,9 @@ type Trace struct {
 // TraceEvent is one thing that happened: PUBLISHED, REPLICATED, DELIVERED, REDELIVERED, EXTENDED, NACKED,
 // EXPIRED, ACKNOWLEDGED, DEAD and others of later versions.
 type TraceEvent struct {
-	At       time.Time `json:"at"`
+	// At is left out of a REPLICATED of which the log does not say when it was; AtLatest bounds it then, where anything does.
+	At       time.Time `json:"at,omitzero"`
+	AtLatest time.Time `json:"at_latest,omitzero"`
 	Type     string    `json:"type"`
 	Group    string    `json:"group,omitempty"` // "#<id>" once the group is deleted
 	Consumer string    `json:"consumer,omitempty"`
@@ -39,7 +41,7 @@ type TraceEvent struct {
 // TraceGroup is where the message stands in one group.
 type TraceGroup struct {
 	Group    string    `json:"group"`
-	State    string    `json:"state"`
+	State    string    `json:"state"` // as in an Explanation: ready, leased, acked, expired, skipped and others
 	Attempts uint32    `json:"attempts"`
 	Until    time.Time `json:"until,omitzero"`
 	Consumer string    `json:"consumer,omitempty"`
@@ -49,7 +51,7 @@ type TraceGroup struct {
 }
 
 // TraceLatency sums the trace up: how long after publishing each first happened. What has not happened is
-// left out.
+// left out, and so is the commit where its time is not known.
 type TraceLatency struct {
 	Committed    Duration `json:"committed,omitzero"`
 	Delivered    Duration `json:"delivered,omitzero"`    // to the first consumer of any group

@@ -3725,6 +3725,7 @@ type TraceEvent struct {
 	Gateway       string                 `protobuf:"bytes,10,opt,name=gateway,proto3" json:"gateway,omitempty"`
 	Replicas      []string               `protobuf:"bytes,11,rep,name=replicas,proto3" json:"replicas,omitempty"`
 	Quorum        uint32                 `protobuf:"varint,12,opt,name=quorum,proto3" json:"quorum,omitempty"`
+	AtLatest      int64                  `protobuf:"varint,13,opt,name=at_latest,json=atLatest,proto3" json:"at_latest,omitempty"` // where at is 0, not known: when it had happened at the latest, 0 if that is not known either
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3839,6 +3840,13 @@ func (x *TraceEvent) GetReplicas() []string {
 func (x *TraceEvent) GetQuorum() uint32 {
 	if x != nil {
 		return x.Quorum
+	}
+	return 0
+}
+
+func (x *TraceEvent) GetAtLatest() int64 {
+	if x != nil {
+		return x.AtLatest
 	}
 	return 0
 }
@@ -5121,7 +5129,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x06groups\x18\x02 \x03(\v2\x18.splashdam.v1.TraceGroupR\x06groups\x12\x18\n" +
 	"\apending\x18\x14 \x01(\bR\apending\x12\x16\n" +
 	"\x06offset\x18\x15 \x01(\x04R\x06offset\x12\x10\n" +
-	"\x03due\x18\x16 \x01(\x03R\x03due\"\xa8\x02\n" +
+	"\x03due\x18\x16 \x01(\x03R\x03due\"\xc5\x02\n" +
 	"\n" +
 	"TraceEvent\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x12\n" +
@@ -5136,7 +5144,8 @@ const file_splashdam_proto_rawDesc = "" +
 	"\agateway\x18\n" +
 	" \x01(\tR\agateway\x12\x1a\n" +
 	"\breplicas\x18\v \x03(\tR\breplicas\x12\x16\n" +
-	"\x06quorum\x18\f \x01(\rR\x06quorum\"\x9a\x01\n" +
+	"\x06quorum\x18\f \x01(\rR\x06quorum\x12\x1b\n" +
+	"\tat_latest\x18\r \x01(\x03R\batLatest\"\x9a\x01\n" +
 	"\n" +
 	"TraceGroup\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x04R\x05group\x12\x14\n" +

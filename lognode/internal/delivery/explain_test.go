@@ -207,5 +207,8 @@ func TestExplainParked(t *testing.T) {
 		if got := j.explains(off); !reflect.DeepEqual(got, want) {
 			t.Errorf("offset %d: got  %+v\nwant %+v", off, got, want)
 		}
+		if h := j.m.MessageState(off)[0]; h.State.String() != want.State || h.Behind != want.Behind {
+			t.Errorf("offset %d: a trace says %+v, want %+v", off, h, want)
+		}
 	}
 }

@@ -180,7 +180,8 @@ type GroupMessageState struct {
 	HeldMessage
 }
 
-// MessageState is where a committed message is in each group that began at or before it, by group id.
+// MessageState is where a committed message is in each group that began at or before it, by group id. One that is settled
+// in whatever way is StateAcked: ExplainEvents tells how.
 func (m *Machine) MessageState(offset uint64) []GroupMessageState {
 	if offset >= m.committed {
 		return nil
@@ -188,7 +189,11 @@ func (m *Machine) MessageState(offset uint64) []GroupMessageState {
 	var out []GroupMessageState
 	for _, g := range m.sorted() {
 		if offset >= g.Start {
-			out = append(out, GroupMessageState{Group: g.ID, HeldMessage: g.held(offset)})
+			h := g.held(offset)
+			if behind, ok := m.Behind(g.ID, offset); ok && h.State == StateReady {
+				h.State, h.Behind = StateParked, behind
+			}
+			out = append(out, GroupMessageState{Group: g.ID, HeldMessage: h})
 		}
 	}
 	return out

@@ -103,7 +103,7 @@ func (p *Partition) deadBatch(ctx context.Context, j *journal, offsets []uint64)
 	for _, r := range s.Replicas {
 		c.Replicas = append(c.Replicas, r.Node)
 	}
-	c.Committed, err = p.commitStamp(ctx, j, e, some[len(some)-1])
+	c.Committed, _, err = p.committedAt(ctx, j, e, some[len(some)-1])
 	return c, some, err
 }
 

@@ -75,6 +75,7 @@ func (p *Partition) committed(l *leadership) {
 		return
 	}
 	l.machine.Commit(l.seg.Commit().Offset)
+	l.commits.note(l.seg.Commit().Offset, p.env.stamp())
 	l.release()
 	if l.sinceOpen >= p.env.SegmentBytes && !l.asked {
 		l.asked = true // rolling is a wish: the segment grows on until the seal comes

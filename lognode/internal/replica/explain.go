@@ -64,7 +64,7 @@ func (p *Partition) explain(group mq.GroupID, offset uint64, done func(*mqpb.Exp
 		switch s := j.find(offset); {
 		case !ok:
 			done(&mqpb.ExplainResponse{State: delivery.ExplainStarting, Because: "the group has not started in this partition yet"}, nil)
-		case e.State != delivery.StateAcked.String() || s == nil:
+		case e.State != delivery.StateAcked.String():
 			done(explanation(&e), nil)
 		default:
 			p.explainSettled(l, j, s, group, offset, done)
@@ -81,14 +81,7 @@ func (p *Partition) explainSettled(l *leadership, j journal, s *mq.Segment, grou
 			done(nil, readError(offset, err))
 			return
 		}
-		var events []delivery.Event
-		for _, ev := range res.Events {
-			if ev.Group == uint64(group) {
-				events = append(events, delivery.Event{Type: ev.Type, At: ev.At, Group: group, Attempt: ev.Attempt,
-					Consumer: ev.Consumer, Reason: ev.Reason})
-			}
-		}
-		e := delivery.ExplainEvents(events)
+		e := delivery.ExplainEvents(eventsOf(res, uint64(group)))
 		done(explanation(&e), nil)
 	})
 }

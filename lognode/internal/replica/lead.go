@@ -33,6 +33,7 @@ type leadership struct {
 	batchBytes   int
 	unplaced     []func(error) // wait for the commit of the next entry
 	await        []waiting     // wait for the commit position, in order of it
+	commits      *commitTimes  // of the newest messages; with the machine over a roll
 	own          []placed      // given to the store, not durable, in order
 	given        int           // how many of own the store has taken
 	giving       bool          // a timer runs to offer the others again

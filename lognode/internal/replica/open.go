@@ -60,7 +60,7 @@ func (p *Partition) succeeded(l *leadership) {
 	next.keys = l.keys
 	next.machine, next.batches, next.batchBytes = l.machine, l.batches, l.batchBytes
 	next.book, next.ahead = l.book, l.ahead
-	next.await, next.unplaced = l.await, l.unplaced
+	next.await, next.unplaced, next.commits = l.await, l.unplaced, l.commits
 	next.pass, l.pass.stopped = l.pass, false
 	next.published, next.delivered, next.uses = l.published, l.delivered, l.uses
 	p.close(l)
@@ -233,7 +233,7 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	}
 	s := l.seg.Segment()
 	if l.machine == nil { // not kept over a roll: continue the chain as it was read
-		l.book, l.ahead = o.book, newAhead()
+		l.book, l.ahead, l.commits = o.book, newAhead(), &commitTimes{}
 		l.keys = o.keys
 		seg, err := segment.NewLeader(*s, o.prev, o.stamp)
 		if err != nil {
@@ -248,6 +248,7 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	p.endRemains()
 	l.machine, l.chain, l.holes, l.serving = o.machine, o.chain, o.holes, true
 	l.machine.Commit(s.Base.Offset)
+	l.commits.note(s.Base.Offset, 0) // what the seal committed, at a time that this node does not know
 	now := time.Now().UnixNano()
 	if o.stamp != 0 { // loaded, not kept over a roll
 		l.machine.Shift(now - o.stamp)

@@ -24,12 +24,13 @@ type journal struct {
 	carried []delivery.Carried
 	// archived are the objects of the first of sealed, which are in the archive only.
 	archived []archive.Object
+	commits  *commitTimes // no snapshot: it goes on
 }
 
 func (l *leadership) journal() journal {
 	open := *l.seg.Segment()
 	open.End = l.seg.Commit()
-	return journal{sealed: l.chain, open: open, carried: l.machine.AllCarried()}
+	return journal{sealed: l.chain, open: open, carried: l.machine.AllCarried(), commits: l.commits}
 }
 
 // first is the first offset that is kept.

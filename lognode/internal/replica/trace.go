@@ -52,10 +52,31 @@ func (p *Partition) Trace(offset uint64, archived bool, done func(*mqpb.TraceRes
 			if s == nil {
 				recall(res, states)
 			}
+			tellSettled(res)
 			res.Events = append(res.Events, kept)
 			done(res, nil)
 		})
 	})
+}
+
+// tellSettled says of the groups that are done with the message how it was settled, as explain does.
+func tellSettled(res *mqpb.TraceResponse) {
+	for _, g := range res.Groups {
+		if g.State == delivery.StateAcked.String() {
+			g.State = delivery.ExplainEvents(eventsOf(res, g.Group)).State
+		}
+	}
+}
+
+// eventsOf is what a trace has of one group, in the form of the journal's.
+func eventsOf(res *mqpb.TraceResponse, group uint64) (out []delivery.Event) {
+	for _, ev := range res.Events {
+		if ev.Group == group {
+			out = append(out, delivery.Event{Type: ev.Type, At: ev.At, Group: mq.GroupID(group), Attempt: ev.Attempt,
+				Consumer: ev.Consumer, Reason: ev.Reason})
+		}
+	}
+	return out
 }
 
 // recall adds what the state still says of a carried message and the journal does not any more: the records of its first
@@ -152,23 +173,6 @@ func notHandedOver(res *mqpb.TraceResponse) {
 	}
 }
 
-// commitStamp is the stamp of the first entry that says that offset is committed, 0 if nothing was written since.
-func (p *Partition) commitStamp(ctx context.Context, j *journal, e *mq.Entry, offset uint64) (stamp int64, err error) {
-	from := e.Next()
-	for i := 0; i < j.len() && stamp == 0 && err == nil; i++ {
-		if seg := j.at(i); from.Before(seg.End) {
-			err = p.walkPiece(ctx, j, i, from, seg.DataEnd(), func(e *mq.Entry) error {
-				if e.Commit.Before(mq.Position{Offset: offset + 1}) {
-					return nil
-				}
-				stamp = e.Stamp
-				return errStop
-			})
-		}
-	}
-	return stamp, err
-}
-
 // openIndex is what the leader knows of the open segment's index beyond its file.
 type openIndex struct {
 	known bool
@@ -217,18 +221,25 @@ func (p *Partition) spans(ctx context.Context, s *mq.Segment, offset uint64) (sp
 	return spans, err
 }
 
-// insertReplicated puts the commit where it belongs. Its time is the stamp of the first entry that says so, which may
-// be later than the commit: it is at most the time of the first hand-over.
+// insertReplicated puts the commit where it belongs, behind the publish or the release: before the first hand-over, which
+// bounds its time too.
 func insertReplicated(res *mqpb.TraceResponse, ev *mqpb.TraceEvent) {
 	res.Events = slices.Insert(res.Events, min(1, len(res.Events)), ev)
-	if len(res.Events) > 2 {
-		ev.At = min(ev.At, res.Events[2].At)
+	i := slices.IndexFunc(res.Events, func(ev *mqpb.TraceEvent) bool { return ev.Type == delivery.EventDelivered })
+	if i < 0 || res.Events[i].At <= res.Events[0].At { // the clock was set back
+		return
+	}
+	switch handed := res.Events[i].At; {
+	case ev.At != 0:
+		ev.At = min(ev.At, handed)
+	case ev.AtLatest != 0:
+		ev.AtLatest = min(ev.AtLatest, handed)
 	}
 }
 
 const eventReplicated = "REPLICATED"
 
-// replicated says who held the message and when it was committed, as far as anything says so; else when it was published.
+// replicated says who held the message, and when it was committed as far as that is known.
 func (p *Partition) replicated(ctx context.Context, j *journal, s *mq.Segment, e *mq.Entry, offset uint64) (*mqpb.TraceEvent, error) {
 	ev := &mqpb.TraceEvent{Type: eventReplicated}
 	if s == nil { // carried
@@ -238,17 +249,14 @@ func (p *Partition) replicated(ctx context.Context, j *journal, s *mq.Segment, e
 		}
 		ev.Node, ev.Quorum, ev.Replicas, ev.At = c.Leader, c.Quorum, c.Replicas, c.Committed
 	} else {
-		stamp, err := p.commitStamp(ctx, j, e, offset)
+		at, latest, err := p.committedAt(ctx, j, e, offset)
 		if err != nil {
 			return nil, err
 		}
-		ev.Node, ev.Quorum, ev.At = s.LeaderNode(), uint32(s.Quorum), stamp
+		ev.Node, ev.Quorum, ev.At, ev.AtLatest = s.LeaderNode(), uint32(s.Quorum), at, latest
 		for _, r := range s.Replicas {
 			ev.Replicas = append(ev.Replicas, r.Node)
 		}
-	}
-	if ev.At == 0 {
-		ev.At = e.Stamp
 	}
 	return ev, nil
 }

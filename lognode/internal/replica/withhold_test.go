@@ -127,8 +127,12 @@ func TestExpiredMessagesAreSettledInsteadOfHandedOver(t *testing.T) {
 	trace := make(chan *mqpb.TraceResponse, 1)
 	o.p.Trace(0, false, func(r *mqpb.TraceResponse, err error) { trace <- r })
 	var types []string
-	for _, ev := range (<-trace).Events {
+	told := <-trace
+	for _, ev := range told.Events {
 		types = append(types, ev.Type+" "+ev.Reason)
+	}
+	if g := told.Groups; len(g) != 1 || g[0].State != delivery.ExplainExpired {
+		t.Errorf("the trace's groups: %v", g)
 	}
 	want(t, "trace", types, []string{"PUBLISHED ", "REPLICATED ", "EXPIRED " + delivery.ReasonLapsed,
 		"RETAINED by retention.time; longer while an active group has not settled it"})

@@ -150,7 +150,7 @@ orders, partition 1, offset 42
 2026-03-01 12:00:00.000 UTC
 
         0  ●  PUBLISHED     by 10.0.0.9, through gateway-1
-  ≤+4.2ms  │  REPLICATED    on node-1 node-2 node-3, quorum 2, led by node-1
+   +4.2ms  │  REPLICATED    on node-1 node-2 node-3, quorum 2, led by node-1
   +12.0ms  │  DELIVERED     billing, attempt 1, to worker-7, until +30.01s
    +1.50s  │  NACKED        billing, attempt 1, the card processor answered wit…
    +2m30s  ●  ACKNOWLEDGED  billing
@@ -158,7 +158,21 @@ orders, partition 1, offset 42
 GROUP    STATE  ATTEMPTS  DELIVERED  ACKED  CONSUMER
 billing  acked         2     12.0ms  2m30s  worker-7
 
-committed within 4.2ms, delivered after 12.0ms, acknowledged after 2m30s
+committed after 4.2ms, delivered after 12.0ms, acknowledged after 2m30s
+`)
+}
+
+func TestTraceOfWhatHasNoTime(t *testing.T) {
+	trace := api.Trace{ID: "EAEAKg", Topic: "orders", Offset: new(uint64(42)), Events: []api.TraceEvent{{At: noon, Type: "PUBLISHED"},
+		{Type: "REPLICATED", Quorum: 2, AtLatest: noon.Add(5 * time.Second)}, {At: noon.Add(5 * time.Second), Type: "DELIVERED", Group: "g"}}}
+	same(t, renderTrace(&trace, 80, plain), `
+message EAEAKg
+orders, partition 0, offset 42
+2026-03-01 12:00:00.000 UTC
+
+        0  ●  PUBLISHED
+  ≤+5.00s  │  REPLICATED    quorum 2
+   +5.00s  ●  DELIVERED     g
 `)
 }
 

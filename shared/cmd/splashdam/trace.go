@@ -66,13 +66,16 @@ func renderTrace(t *api.Trace, width int, paint painter) string {
 	return b.String()
 }
 
-// whenOf is the time of an event. Of a commit the log says only by when it was: an entry that comes later tells of it.
+// whenOf is the time of an event. Of a commit there may be none, or only by when it was: then an entry that came later
+// tells of it.
 func whenOf(e *api.TraceEvent, first time.Time) string {
-	since := sinceFirst(e.At.Sub(first))
-	if e.Type == "REPLICATED" && since[0] == '+' {
-		return "≤" + since
+	switch {
+	case !e.At.IsZero():
+		return sinceFirst(e.At.Sub(first))
+	case !e.AtLatest.IsZero():
+		return "≤" + sinceFirst(e.AtLatest.Sub(first))
 	}
-	return since
+	return ""
 }
 
 func sinceFirst(d time.Duration) string {
@@ -143,7 +146,7 @@ func latencies(l *api.TraceLatency) string {
 	for _, one := range []struct {
 		what string
 		d    api.Duration
-	}{{"committed within", l.Committed}, {"delivered after", l.Delivered}, {"acknowledged after", l.Acknowledged}} {
+	}{{"committed after", l.Committed}, {"delivered after", l.Delivered}, {"acknowledged after", l.Acknowledged}} {
 		if one.d > 1 { // 1 says that it happened, and no more
 			parts = append(parts, one.what+" "+span(time.Duration(one.d)))
 		}
