@@ -151,7 +151,7 @@ func (w *world) seekSteps() map[string]func(*rapid.T) {
 				switch {
 				case off < w.base: // it is there only if it was carried
 					if _, out := o.state[off]; out && o.state[off] != StateAcked && !dead {
-						if o.state[off] = StateAcked; was.unsettled || was.dead {
+						if o.state[off] = StateAcked; !ok || was.unsettled || was.dead { // not there yet when it was made is unsettled
 							o.again(off)
 						}
 					}
