@@ -27,13 +27,13 @@ func (p *partition) read(s mq.Segment, from mq.Position, done func([]mq.Entry, e
 // readRemote asks one replica after the other. With an error it still gives what came.
 func (p *partition) readRemote(s mq.Segment, from mq.Position, done func([]mq.Entry, error)) {
 	var out []mq.Entry
-	end := s.DataEnd()
+	end, all := s.DataEnd(), s.Holders()
 	var ask func(i int)
 	ask = func(i int) {
-		for i < len(s.Replicas) && s.Replicas[i].Store == p.node.self.Store {
+		for i < len(all) && all[i].Store == p.node.self.Store {
 			i++
 		}
-		if i == len(s.Replicas) || !from.Before(end) {
+		if i == len(all) || !from.Before(end) {
 			var err error
 			if from.Before(end) {
 				err = lostHere(&s, from)
@@ -41,9 +41,9 @@ func (p *partition) readRemote(s mq.Segment, from mq.Position, done func([]mq.En
 			done(out, err)
 			return
 		}
-		p.node.host.Call(s.Replicas[i], func(n *Node, reply func(any)) {
+		p.node.host.Call(all[i], func(n *Node, reply func(any)) {
 			got, _ := n.partition(p.id).collect(s.ID, from, end) // up to the damage, if there is any
-			if n.self.Store != s.Replicas[i].Store {
+			if n.self.Store != all[i].Store {
 				got = nil
 			}
 			reply(got)

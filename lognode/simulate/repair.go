@@ -98,14 +98,7 @@ func (p *partition) recreate(s mq.Segment, done func()) {
 
 // pull takes what a copy lacks from the other replicas.
 func (p *partition) pull(s *mq.Segment, tail mq.Position, done func()) {
-	others := *s
-	others.Replicas = nil
-	for _, r := range s.Replicas {
-		if r.Store != p.node.self.Store {
-			others.Replicas = append(others.Replicas, r)
-		}
-	}
-	p.readRemote(others, tail, func(entries []mq.Entry, _ error) {
+	p.readRemote(*s, tail, func(entries []mq.Entry, _ error) {
 		raw := make([][]byte, len(entries)) // what came until somebody failed is of use too
 		for k := range entries {
 			raw[k] = entries[k].AppendTo(nil)

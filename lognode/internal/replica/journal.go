@@ -282,9 +282,9 @@ func (p *Partition) patience(id mq.StoreID) time.Duration {
 // connections, and a partition that opens waits for this.
 const fetchHedge = 250 * time.Millisecond
 
-// others are the replicas of a segment but for this store's.
+// others are the replicas of a segment, and those that copy it to become one, but for this store.
 func (p *Partition) others(s *mq.Segment) []mq.Replica {
-	return slices.DeleteFunc(slices.Clone(s.Replicas), func(r mq.Replica) bool { return r.Store == p.env.Store.Identity().Store })
+	return slices.DeleteFunc(slices.Clone(s.Holders()), func(r mq.Replica) bool { return r.Store == p.env.Store.Identity().Store })
 }
 
 // fetch reads some entries from any other replica that holds them.
