@@ -26,6 +26,9 @@ func (g *Gateway) topicToPublish(ctx context.Context, name string) (meta.Topic, 
 		if mqerr.Is(err, mqerr.AlreadyExists) {
 			return g.store.GetTopic(ctx, name)
 		}
+		if err == nil { // as for a group below
+			g.showIn(ctx, func(v *meta.View) bool { _, ok := v.Topic(name); return ok })
+		}
 		return t, err
 	})
 }
@@ -61,7 +64,14 @@ func (g *Gateway) ensureGroup(ctx context.Context, t meta.Topic, gr meta.Group) 
 	if err := g.tellGroup(ctx, gr, allPartitions(t), !gr.Started); err != nil || gr.Started {
 		return gr, err
 	}
-	return g.store.MarkStarted(ctx, t.ID, gr.Name, gr.ID)
+	gr, err := g.store.MarkStarted(ctx, t.ID, gr.Name, gr.ID)
+	if err == nil { // who used it may use it again, also if the coordinators go away right now
+		g.showIn(ctx, func(v *meta.View) bool {
+			now, ok := v.Group(t.ID, gr.Name)
+			return ok && now.Started
+		})
+	}
+	return gr, err
 }
 
 // tellGroup sends a group's settings to the leaders of partitions, and again to those that could not take
