@@ -113,11 +113,21 @@ func (g *Gateway) publishStream(c echo.Context, name string) error {
 	s.read(body)
 	if err := body.close(); err != nil {
 		s.push(slot{err: err}, 0)
+		s.drop(body.raw.ReadCloser)
 	}
 	close(stopped)
 	s.end()
 	<-written
 	return nil
+}
+
+// drop reads what the client still sends after an error of the packing, until it ends its body: a connection that is closed
+// with something unread is reset, perhaps under the client's next request.
+func (s *lineStream) drop(rest io.Reader) {
+	_ = s.control.SetReadDeadline(time.Now().Add(s.g.cfg.IdleTimeout))
+	if !s.drained() { // else the drain's deadline was just overwritten
+		_, _ = io.CopyN(io.Discard, rest, mostDrained)
+	}
 }
 
 // read takes lines until there are no more.
