@@ -10,6 +10,7 @@ import (
 
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
 // handleCluster answers who is there and how the partitions do, by what this gateway knows from etcd.
@@ -100,6 +101,20 @@ func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head) ([]api.Nod
 	}
 	slices.SortStableFunc(out, func(a, b api.NodeInfo) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
+}
+
+// describeNode is one of the nodes that are registered.
+func (g *Gateway) describeNode(ctx context.Context, name string) (api.NodeInfo, error) {
+	nodes, err := g.describeNodes(ctx, g.view.AllHeads())
+	if err != nil {
+		return api.NodeInfo{}, err
+	}
+	for _, n := range nodes {
+		if n.Name == name && n.Alive {
+			return n, nil
+		}
+	}
+	return api.NodeInfo{}, mqerr.New(mqerr.NodeNotFound, "there is no node %q now", name)
 }
 
 // describeDrains adds what keeps the draining ones of nodes; at says where in the list a store is.

@@ -183,17 +183,12 @@ func hide(value any) any {
 
 // previewDrain answers what a drained node would have to give away.
 func (g *Gateway) previewDrain(c echo.Context, name string) error {
-	nodes, err := g.describeNodes(c.Request().Context(), g.view.AllHeads())
+	n, err := g.describeNode(c.Request().Context(), name)
 	if err != nil {
 		return err
 	}
-	for _, n := range nodes {
-		if n.Name == name && n.Alive {
-			n.DryRun, n.Draining = true, true
-			return answerJSON(c, http.StatusOK, n)
-		}
-	}
-	return mqerr.New(mqerr.NodeNotFound, "there is no node %q now", name)
+	n.DryRun, n.Draining = true, true
+	return answerJSON(c, http.StatusOK, n)
 }
 
 // previewLeave answers which partitions the others would get of a member.

@@ -1,20 +1,15 @@
 package gateway
 
 import (
-	"flag"
-	"fmt"
 	"os"
-	"runtime"
-	"strconv"
 	"testing"
+
+	"github.com/splashdam/splashdam/shared/sidebyside"
 )
 
-// TestMain lets two tests for each processor run at the same time, where -parallel does not say otherwise: they wait
-// for most of their time, for etcd to start and for what happens by the clock.
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	if err := sidebyside.Set(); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }

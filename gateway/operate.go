@@ -63,16 +63,11 @@ func (g *Gateway) setDrain(c echo.Context, name string, drain bool) error {
 		n, ok := v.Node(name)
 		return !ok || n.Draining == drain
 	})
-	nodes, err := g.describeNodes(ctx, g.view.AllHeads())
+	n, err := g.describeNode(ctx, name)
 	if err != nil {
 		return err
 	}
-	for _, n := range nodes {
-		if n.Name == name && n.Alive {
-			return answerJSON(c, http.StatusOK, n)
-		}
-	}
-	return mqerr.New(mqerr.NodeNotFound, "there is no node %q now", name)
+	return answerJSON(c, http.StatusOK, n)
 }
 
 // handleMoveLeader moves a partition's leadership to another replica, the named one or any, and waits for it.

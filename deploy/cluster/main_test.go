@@ -1,19 +1,13 @@
 package cluster
 
 import (
-	"flag"
 	"fmt"
 	"os"
-	"runtime"
-	"strconv"
 	"testing"
 
 	"github.com/splashdam/splashdam/shared/s3test"
+	"github.com/splashdam/splashdam/shared/sidebyside"
 )
-
-// sideBySide is how many tests run at the same time for each processor, where -parallel does not say otherwise. Go's own default is
-// one; but these tests wait for most of their time, for leases to end and for work that is looked for once a second.
-const sideBySide = 2
 
 // TestMain lets the test binary be its own child, so that tests of processes need no other program. Tests have clusters, ports
 // and directories of their own and run side by side; only what measures the whole process does not.
@@ -38,5 +32,5 @@ func prepare() error {
 			return err
 		}
 	}
-	return flag.Set("test.parallel", strconv.Itoa(sideBySide*runtime.GOMAXPROCS(0)))
+	return sidebyside.Set()
 }

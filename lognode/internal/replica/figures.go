@@ -79,14 +79,13 @@ func (p *Partition) Held(r *mqpb.HeldMessagesRequest, done func(*mqpb.HeldMessag
 		j := l.journal()
 		var held []delivery.HeldMessage
 		looked := limit
-		switch {
-		case st != delivery.StateDead:
-			held = l.machine.Held(id, st, r.GetFrom(), limit)
-		case byMessage: // most of them may be others
+		if byMessage && st == delivery.StateDead { // most of them may be others
 			looked = delivery.MaxReceive
-			fallthrough
-		default:
+		}
+		if st == delivery.StateDead {
 			held = l.machine.Dead(id, deadFilter(r.GetFilter()), r.GetFrom(), looked)
+		} else {
+			held = l.machine.Held(id, st, r.GetFrom(), looked)
 		}
 		p.beside(func(ctx context.Context) {
 			res := &mqpb.HeldMessagesResponse{}

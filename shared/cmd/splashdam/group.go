@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -150,20 +151,12 @@ func (g *groupUpdate) Run(s *session) error {
 	if in == (api.GroupInput{}) {
 		return errNothingNamed
 	}
-	ctx, cancel := s.call()
-	defer cancel()
-	if g.DryRun {
-		out, err := s.client.PreviewGroup(ctx, g.Topic, g.Group, in)
-		if err != nil {
-			return err
-		}
-		return s.showChange(&out)
-	}
-	out, err := s.client.UpdateGroup(ctx, g.Topic, g.Group, in)
-	if err != nil {
-		return err
-	}
-	return s.show(out, func() string { return renderGroup(&out, s.width, s.painter()) })
+	return change(s, g.DryRun,
+		func(ctx context.Context) (api.ConfigChange, error) {
+			return s.client.PreviewGroup(ctx, g.Topic, g.Group, in)
+		},
+		func(ctx context.Context) (api.Group, error) { return s.client.UpdateGroup(ctx, g.Topic, g.Group, in) },
+		func(out *api.Group) string { return renderGroup(out, s.width, s.painter()) })
 }
 
 type groupDescribe struct {

@@ -1,11 +1,30 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
 	"github.com/splashdam/splashdam/shared/api"
 )
+
+// change makes an update and shows what came of it; dry only asks what it would change.
+func change[T any](s *session, dry bool, preview func(context.Context) (api.ConfigChange, error), update func(context.Context) (T, error), render func(*T) string) error {
+	ctx, cancel := s.call()
+	defer cancel()
+	if dry {
+		out, err := preview(ctx)
+		if err != nil {
+			return err
+		}
+		return s.showChange(&out)
+	}
+	out, err := update(ctx)
+	if err != nil {
+		return err
+	}
+	return s.show(out, func() string { return render(&out) })
+}
 
 // showChange shows what an update would change, and marks what would remove something.
 func (s *session) showChange(c *api.ConfigChange) error {

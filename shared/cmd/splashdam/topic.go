@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -73,24 +74,16 @@ func (t *topicUpdate) Run(s *session) error {
 	if in == (api.TopicInput{}) {
 		return errNothingNamed
 	}
-	ctx, cancel := s.call()
-	defer cancel()
-	if t.DryRun {
-		out, err := s.client.PreviewTopic(ctx, t.Topic, in, t.Force)
-		if err != nil {
-			return err
-		}
-		return s.showChange(&out)
-	}
 	update := s.client.UpdateTopic
 	if t.Force {
 		update = s.client.MoveKeys
 	}
-	out, err := update(ctx, t.Topic, in)
-	if err != nil {
-		return err
-	}
-	return s.show(out, func() string { return renderTopic(&out, s.width, s.painter()) })
+	return change(s, t.DryRun,
+		func(ctx context.Context) (api.ConfigChange, error) {
+			return s.client.PreviewTopic(ctx, t.Topic, in, t.Force)
+		},
+		func(ctx context.Context) (api.Topic, error) { return update(ctx, t.Topic, in) },
+		func(out *api.Topic) string { return renderTopic(out, s.width, s.painter()) })
 }
 
 type topicDescribe struct {

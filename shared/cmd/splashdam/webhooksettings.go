@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"reflect"
@@ -97,9 +98,9 @@ type webhookUpdate struct {
 }
 
 func (w *webhookUpdate) Run(s *session) error {
-	change := client.WebhookChange{WebhookInput: w.input(), DropHeaders: w.NoHeader}
-	change.URL = w.URL
-	if reflect.DeepEqual(change, client.WebhookChange{}) {
+	want := client.WebhookChange{WebhookInput: w.input(), DropHeaders: w.NoHeader}
+	want.URL = w.URL
+	if reflect.DeepEqual(want, client.WebhookChange{}) {
 		return errNothingNamed
 	}
 	for name := range w.Header {
@@ -107,20 +108,14 @@ func (w *webhookUpdate) Run(s *session) error {
 			return wrongUsage("--header and --no-header both name %s", name)
 		}
 	}
-	ctx, cancel := s.call()
-	defer cancel()
-	if w.DryRun {
-		out, err := s.client.PreviewWebhook(ctx, w.Topic, w.Webhook, change)
-		if err != nil {
-			return err
-		}
-		return s.showChange(&out)
-	}
-	out, err := s.client.UpdateWebhook(ctx, w.Topic, w.Webhook, change)
-	if err != nil {
-		return err
-	}
-	return s.show(out, func() string { return renderWebhook(&out, s.width, s.painter()) })
+	return change(s, w.DryRun,
+		func(ctx context.Context) (api.ConfigChange, error) {
+			return s.client.PreviewWebhook(ctx, w.Topic, w.Webhook, want)
+		},
+		func(ctx context.Context) (api.Webhook, error) {
+			return s.client.UpdateWebhook(ctx, w.Topic, w.Webhook, want)
+		},
+		func(out *api.Webhook) string { return renderWebhook(out, s.width, s.painter()) })
 }
 
 // settingRows are the settings as a table shows them; what is as it mostly is is left out.
