@@ -21,6 +21,9 @@ const badgerLogHeader = 20
 // makes it panic: then everything in the volume would count as damaged, for one broken entry.
 // Source: safeRead.Entry and header.DecodeFrom of Badger 4.9.
 func endLogs(dir string) error {
+	if err := removeEmptyLogs(dir); err != nil {
+		return err
+	}
 	names, err := filepath.Glob(filepath.Join(dir, "*.mem"))
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -35,6 +38,28 @@ func endLogs(dir string) error {
 	for _, name := range names {
 		if err := endLog(name); err != nil {
 			return fmt.Errorf("store: %w", err)
+		}
+	}
+	return nil
+}
+
+// removeEmptyLogs removes the logs that have not a byte. A process that was killed while Badger made or removed one leaves it
+// so (MmapFile.Delete of ristretto truncates first), and Badger's Open then fails with what says that the file is new. A WAL that
+// is removed is in a table already.
+func removeEmptyLogs(dir string) error {
+	for _, pattern := range []string{"*.mem", "*.vlog"} {
+		names, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		for _, name := range names {
+			info, err := os.Stat(name)
+			if err == nil && info.Size() == 0 {
+				err = os.Remove(name)
+			}
+			if err != nil {
+				return fmt.Errorf("store: %w", err)
+			}
 		}
 	}
 	return nil

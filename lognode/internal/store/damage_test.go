@@ -137,6 +137,39 @@ func TestMuseum36DamagedWALShows(t *testing.T) {
 	h.mustShow(t)
 }
 
+// Museum 36: the same with a WAL that lost all of its bytes while it was in use.
+func TestMuseum36EmptiedWALShows(t *testing.T) {
+	t.Parallel()
+	h := prepare(t, true, 400)
+	for _, name := range files(t, h.cfg, "*.mem") {
+		if strings.Contains(name, "000001"+string(filepath.Separator)) {
+			if err := os.Truncate(name, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	h.mustShow(t)
+}
+
+// A process that is killed while Badger makes or removes a log leaves one without a byte: Badger truncates a WAL before it
+// unlinks it, when all of it is in a table. Nothing is damaged by that.
+func TestEmptyLogsAreNoDamage(t *testing.T) {
+	t.Parallel()
+	for _, left := range [][]string{{"00001.mem"}, {"00002.mem"}, {"000002.vlog"}, {"00001.mem", "000002.vlog"}} {
+		h := prepare(t, false, 400)
+		for _, name := range left {
+			if err := os.WriteFile(filepath.Join(h.cfg.Dir, "volumes", "000001", name), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := mustOpen(t, h.cfg)
+		for _, j := range h.journals {
+			j.mustHold(t, s, len(j.entries))
+		}
+		mustClose(t, s)
+	}
+}
+
 // Museum 36: the same with a truncated MANIFEST, after which Badger even removes the tables.
 func TestMuseum36TruncatedManifestShows(t *testing.T) {
 	t.Parallel()
