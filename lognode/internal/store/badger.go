@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -81,7 +82,8 @@ func badgerOptions(dir string, readOnly bool, log badger.Logger) badger.Options 
 
 // openBadger opens a volume's Badger. Damage that makes Badger fail or panic is ErrDamaged.
 func openBadger(dir string, readOnly bool, log badger.Logger) (db *badger.DB, err error) {
-	if err := checkTables(dir); err != nil {
+	opt := badgerOptions(dir, readOnly, log)
+	if err := checkTables(dir, opt); err != nil {
 		return nil, err
 	}
 	if !readOnly { // a closed volume has no WAL, and Badger reads through no value log then
@@ -90,7 +92,7 @@ func openBadger(dir string, readOnly bool, log badger.Logger) (db *badger.DB, er
 		}
 	}
 	defer recovered(&err)
-	db, err = badger.OpenManaged(badgerOptions(dir, readOnly, log))
+	db, err = badger.OpenManaged(opt)
 	if err != nil && !exhausted(err) {
 		return nil, fmt.Errorf("%w: badger: %w", ErrDamaged, err)
 	}
@@ -107,14 +109,24 @@ func exhausted(err error) bool {
 	return strings.Contains(err.Error(), "Cannot acquire directory lock")
 }
 
-// checkTables reads every table of a directory. Badger opens tables on goroutines of its own, where a
-// panic over a truncated one can't be recovered from, so they are tried here first.
-func checkTables(dir string) error {
-	names, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+// checkTables reads every table of a directory that its manifest names. Badger opens those on goroutines of its own, where a
+// panic over a truncated one can't be recovered from, so they are tried here first. Others Badger removes unread: they are
+// what a crash left of a table that was being written, or of one that was merged.
+func checkTables(dir string, opt badger.Options) error {
+	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // then Badger opens none
+	}
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	for _, name := range names {
+	defer f.Close()
+	manifest, _, err := badger.ReplayManifestFile(f, opt.ExternalMagicVersion, opt)
+	if err != nil {
+		return fmt.Errorf("%w: badger: %w", ErrDamaged, err)
+	}
+	for id := range manifest.Tables {
+		name := table.NewFilename(id, dir)
 		if err := checkTable(name); err != nil {
 			return fmt.Errorf("%w: table %s: %w", ErrDamaged, name, err)
 		}

@@ -170,6 +170,25 @@ func TestEmptyLogsAreNoDamage(t *testing.T) {
 	}
 }
 
+// A process that is killed while Badger writes a table leaves a part of it, which no manifest names, beside the WAL. Nothing is
+// damaged by that.
+func TestUnfinishedTablesAreNoDamage(t *testing.T) {
+	t.Parallel()
+	for _, part := range [][]byte{nil, make([]byte, 4096), []byte("the begin of a table")} {
+		h := prepare(t, true, 400)
+		for _, wal := range files(t, h.cfg, "*.mem") {
+			if err := os.WriteFile(filepath.Join(filepath.Dir(wal), "000009.sst"), part, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := mustOpen(t, h.cfg)
+		for _, j := range h.journals {
+			j.mustHold(t, s, len(j.entries))
+		}
+		mustClose(t, s)
+	}
+}
+
 // Museum 36: the same with a truncated MANIFEST, after which Badger even removes the tables.
 func TestMuseum36TruncatedManifestShows(t *testing.T) {
 	t.Parallel()
