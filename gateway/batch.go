@@ -313,19 +313,17 @@ func (p *plan) appendRuns(b []byte) []byte {
 }
 
 func appendRun(b []byte, s slot, n int) []byte {
-	partition, first := uint32(0), uint64(0)
-	if s.batch != nil {
-		partition = s.batch.partition
-	}
 	at, err := s.result()
-	if err == nil && !at.id.Scheduled {
-		first = at.id.Number
+	b = append(b, '{')
+	if s.batch != nil { // a message that is refused before has no partition
+		b = append(b, `"partition":`...)
+		b = append(strconv.AppendUint(b, uint64(s.batch.partition), 10), ',')
 	}
-	b = append(b, `{"partition":`...)
-	b = strconv.AppendUint(b, uint64(partition), 10)
-	b = append(b, `,"first_offset":`...)
-	b = strconv.AppendUint(b, first, 10)
-	b = append(b, `,"count":`...)
+	if err == nil && !at.id.Scheduled {
+		b = append(b, `"first_offset":`...)
+		b = append(strconv.AppendUint(b, at.id.Number, 10), ',')
+	}
+	b = append(b, `"count":`...)
 	b = strconv.AppendInt(b, int64(n), 10)
 	switch {
 	case err != nil:

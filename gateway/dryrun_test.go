@@ -104,6 +104,10 @@ func TestDryRunsOfActions(t *testing.T) {
 		t.Errorf("move: %+v", m)
 	}
 	h.fails("not_enough_replicas", "", "POST", move, "")
+	h.fails("validation_failed", "/to", "POST", move, `{"to":"node-9"}`)
+	for _, call := range []string{"/v1/cluster/rebuild-metadata", "/v1/cluster/rebuild-metadata?dry_run=true"} {
+		h.fails("nothing_to_recover", "", "POST", call, "") // nothing was lost
+	}
 
 	h.ok(201, "PUT", "/v1/topics/orders/groups/g", `{"mode":"assigned"}`)
 	h.ok(201, "POST", "/v1/topics/orders/groups/g/members", `{"name":"m1"}`)

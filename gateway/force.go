@@ -217,7 +217,7 @@ func (plan *forcePlan) choose(req *api.ForceRecoverRequest, states holderStates)
 		plan.force.Store = r.Store
 		return nil
 	}
-	return mqerr.New(mqerr.InvalidParameter, "node: %q is no replica of the partition's open segment", req.Node)
+	return invalid("/node", "%q is no replica of the partition's open segment; its replicas are on %s", req.Node, replicaNames(open.Replicas))
 }
 
 // maxForces bounds how often a partition is forced for one call: for its open segment, and then for sealed ones, of which the
@@ -273,7 +273,7 @@ func (g *Gateway) force(ctx context.Context, p mq.PartitionID, plan *forcePlan) 
 			if err := g.store.ForgetForce(ctx, p); err != nil {
 				return err
 			}
-			return mqerr.New(mqerr.PreconditionFailed, "offset %d can be read: the partition is mended, or another replica answers now", from.Value)
+			return mqerr.New(mqerr.NothingToRecover, "offset %d can be read: the partition is mended, or another replica answers now", from.Value)
 		}
 	}
 	before := len(plan.head.Holes)

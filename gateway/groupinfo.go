@@ -43,8 +43,11 @@ func (g *Gateway) describeGroup(ctx context.Context, t meta.Topic, group meta.Gr
 	for _, p := range parts {
 		one := describeGroupPartition(p, figures[p], now)
 		out.Partitions = append(out.Partitions, one)
+		if one.GroupPartitionFigures == nil {
+			out.Partial = true
+			continue
+		}
 		addFigures(&out.GroupFigures, &one.GroupFigures)
-		out.Partial = out.Partial || one.Error != nil
 	}
 	addLanes(&out)
 	return out
@@ -62,7 +65,7 @@ func describeGroupPartition(p mq.PartitionID, f told[*mqpb.GroupFigures], now ti
 		return out
 	}
 	a := f.answer
-	out.Cursor, out.NextOffset = a.GetCursor(), a.GetNext()
+	out.GroupPartitionFigures = &api.GroupPartitionFigures{Cursor: a.GetCursor(), NextOffset: a.GetNext()}
 	out.GroupFigures = api.GroupFigures{Lag: a.GetLag(), Ready: a.GetReady(), InFlight: a.GetLeased(), Waiting: a.GetWaiting(), Dead: a.GetDead(),
 		Exported: a.GetExported(), Acked: a.GetAcked(), Expired: a.GetExpired(), Filtered: a.GetFiltered(), Dropped: a.GetDropped(), Discarded: a.GetDiscarded(), Scheduled: a.GetScheduled()}
 	out.Parked, out.Unreadable = a.GetParked(), describeRanges(a.GetUnreadable())
@@ -78,8 +81,11 @@ func describeGroupPartition(p mq.PartitionID, f told[*mqpb.GroupFigures], now ti
 
 // addLanes sums the lanes of the partitions: all of them if any has another lane than the normal one in use.
 func addLanes(out *api.Group) {
-	for i := range out.Partitions {
-		for lane, f := range out.Partitions[i].Lanes {
+	for _, p := range out.Partitions {
+		if p.GroupPartitionFigures == nil {
+			continue
+		}
+		for lane, f := range p.Lanes {
 			out.Lanes.Add(lane, f)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -147,7 +148,24 @@ func (g *Gateway) moveTo(p mq.PartitionID, node string) (*mq.Segment, mq.StoreID
 	case at >= 0:
 		return h.Open, h.Open.Replicas[at].Store, nil
 	case node != "":
-		return nil, "", mqerr.New(mqerr.InvalidParameter, "to: %q is no living replica of the partition", node)
+		return nil, "", g.noReplica(h.Open, node)
 	}
 	return nil, "", mqerr.New(mqerr.NotEnoughReplicas, "the partition has no other living replica")
+}
+
+// noReplica says why a node can't lead a partition.
+func (g *Gateway) noReplica(open *mq.Segment, node string) error {
+	if slices.ContainsFunc(open.Replicas, func(r mq.Replica) bool { return r.Node == node }) {
+		return mqerr.New(mqerr.NotEnoughReplicas, "node %s has a replica of the partition, and is away", node)
+	}
+	return invalid("/to", "%q is no replica of the partition; its replicas are on %s", node, replicaNames(open.Replicas))
+}
+
+// replicaNames are the nodes of replicas for a sentence.
+func replicaNames(replicas []mq.Replica) string {
+	names := make([]string, len(replicas))
+	for i, r := range replicas {
+		names[i] = r.Node
+	}
+	return strings.Join(names, ", ")
 }

@@ -41,6 +41,9 @@ func (g *Gateway) handleRebuild(c echo.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), rebuildTimeout)
 	defer cancel()
+	if err := g.store.CheckRecovering(ctx); err != nil { // for a dry run, too: it would show what a rebuild does not do
+		return err
+	}
 	found, err := g.inventory(ctx)
 	if err != nil {
 		return err

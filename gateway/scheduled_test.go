@@ -118,6 +118,14 @@ func TestPublishLater(t *testing.T) {
 	if r := runs.Runs; len(r) != 3 || r[0].Count != 2 || r[0].ID != "" || r[1].Count != 1 || r[1].ID == "" || r[2].ID == r[1].ID {
 		t.Errorf("runs: %+v", runs)
 	}
+	if r := runs.Runs; *r[0].FirstOffset == 0 || r[1].FirstOffset != nil || r[1].Partition == nil || r[2].FirstOffset != nil {
+		t.Errorf("a message that waits has no offset: %+v", runs)
+	}
+	runs = api.PublishRunsAnswer{}
+	e.post("/v1/topics/t/messages/batch?results=runs", `{"messages":[{"value":"a","ttl":"x"},{"value":"b","partition":9}]}`).into(t, &runs)
+	if r := runs.Runs; len(r) != 2 || r[0].Partition != nil || r[0].FirstOffset != nil || r[1].Partition != nil || r[1].Error == nil {
+		t.Errorf("what is refused has no place: %+v", runs)
+	}
 	lines := e.post("/v1/topics/t/messages/batch", "{\"value\":\"a\",\"delay\":\"1s\"}\n{\"value\":\"b\"}\n{\"value\":\"c\",\"delay\":\"x\"}\n", "Content-Type", ndjson)
 	if l := strings.Split(strings.TrimSpace(lines.body), "\n"); len(l) != 3 || !strings.Contains(l[0], "deliver_at") || !strings.Contains(l[1], "offset") || !strings.Contains(l[2], "/delay") {
 		t.Errorf("lines: %s", lines.body)

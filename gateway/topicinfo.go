@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"time"
 
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/meta"
@@ -156,21 +155,20 @@ func (g *Gateway) describePartition(p mq.PartitionID, f told[*mqpb.PartitionFigu
 		return out
 	}
 	a := f.answer
-	out.FirstOffset, out.NextOffset, out.Bytes, out.Segments = a.GetFirst(), a.GetNext(), a.GetBytes(), a.GetSegments()
-	out.Messages, out.Unreadable = kept(a), describeRanges(a.GetUnreadable())
+	out.PartitionFigures = &api.PartitionFigures{FirstOffset: a.GetFirst(), NextOffset: a.GetNext(), Messages: kept(a), Bytes: a.GetBytes(),
+		Segments: a.GetSegments(), Scheduled: a.GetScheduled(), NextDue: timeOf(a.GetNextDue()), PublishRate: a.GetPublishRate(),
+		DeliverRate: a.GetDeliverRate(), Unreadable: describeRanges(a.GetUnreadable()),
+		Idempotency: api.IdempotencyFigures{Keys: a.GetIdempotencyKeys(), Oldest: timeOf(a.GetOldestKey())}}
 	if why := a.GetReadOnly(); why != "" {
 		out.State, out.Error = api.StateReadOnly, api.ItemErrorOf(mqerr.New(mqerr.PartitionDamaged, "%s", why))
 	}
-	out.Scheduled, out.NextDue = a.GetScheduled(), timeOf(a.GetNextDue())
-	out.PublishRate, out.DeliverRate = a.GetPublishRate(), a.GetDeliverRate()
-	out.Idempotency = &api.IdempotencyFigures{Keys: a.GetIdempotencyKeys()}
-	if at := a.GetOldestKey(); at != 0 {
-		out.Idempotency.Oldest = time.Unix(0, at).UTC()
-	}
 	for i := range out.Replicas {
+		if out.Replicas[i].Leader {
+			out.Replicas[i].BehindBytes = new(uint64)
+		}
 		for _, follower := range a.GetFollowers() {
 			if follower.GetNode() == out.Replicas[i].Node {
-				out.Replicas[i].BehindBytes = follower.GetBehindBytes()
+				out.Replicas[i].BehindBytes = &follower.BehindBytes
 			}
 		}
 	}

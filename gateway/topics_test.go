@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -91,7 +92,7 @@ func testTopicFigures(t *testing.T, h *harness) {
 	if p.FirstOffset != 100 || p.NextOffset != 103 || p.Messages != 3 || p.Leader != "node-1" || p.State != api.StateReady || p.AckQuorum != 1 {
 		t.Errorf("partition 0: %+v", p)
 	}
-	if want := []api.Replica{{Node: "node-1", Leader: true, Alive: true}}; !slices.Equal(p.Replicas, want) {
+	if want := []api.Replica{{Node: "node-1", Leader: true, Alive: true, BehindBytes: new(uint64)}}; !reflect.DeepEqual(p.Replicas, want) {
 		t.Errorf("replicas: %+v", p.Replicas)
 	}
 	h.node.set(func() { h.node.refuses = mqerr.New(mqerr.Overloaded, "busy") })
@@ -99,6 +100,13 @@ func testTopicFigures(t *testing.T, h *harness) {
 	got = decodeAs[api.Topic](t, h.ok(200, "GET", "/v1/topics/figures", ""))
 	if !got.Partial || got.Partitions[0].Error == nil || got.Partitions[0].Error.Code != "overloaded" || got.Partitions[0].Leader != "node-1" {
 		t.Errorf("with a leader that refuses: %+v", got)
+	}
+	if p := got.Partitions[0]; p.PartitionFigures != nil || len(p.Replicas) != 1 || p.Replicas[0].BehindBytes != nil {
+		t.Errorf("figures that nobody knows: %+v", p)
+	}
+	h.ok(201, "PUT", "/v1/topics/figures/groups/g", "")
+	if g := decodeAs[api.Group](t, h.ok(200, "GET", "/v1/topics/figures/groups/g", "")); !g.Partial || g.Partitions[1].GroupPartitionFigures != nil || g.Partitions[1].Error == nil {
+		t.Errorf("figures of a group that nobody knows: %+v", g)
 	}
 }
 

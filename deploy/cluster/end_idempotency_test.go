@@ -83,7 +83,7 @@ func batchWithKeys(t *testing.T, one caller) {
 	var runs api.PublishRunsAnswer
 	one.call(200, "POST", "/v1/topics/paid/messages/batch?results=runs", `{"messages":[
 		{"value":"x","partition":0}, {"value":"a","partition":0,"idempotency_key":"a"}, {"value":"y","partition":0}]}`, &runs)
-	if len(runs.Runs) != 3 || runs.Runs[1].ID != r[0].ID || !runs.Runs[1].Duplicate || runs.Runs[2].FirstOffset != runs.Runs[0].FirstOffset+1 {
+	if len(runs.Runs) != 3 || runs.Runs[1].ID != r[0].ID || !runs.Runs[1].Duplicate || *runs.Runs[2].FirstOffset != *runs.Runs[0].FirstOffset+1 {
 		t.Errorf("%+v", runs)
 	}
 }

@@ -20,7 +20,7 @@ func TestEndOperatorsCalls(t *testing.T) {
 	one.call(200, "POST", "/v1/topics/led/partitions/0/move-leader", `{"to":"`+moved.Leader+`"}`, nil) // it leads already
 	publishAnyway(t, one, "led", "v-0")
 
-	one.call(400, "POST", "/v1/topics/led/partitions/0/move-leader", `{"to":"node-9"}`, nil)
+	one.call(422, "POST", "/v1/topics/led/partitions/0/move-leader", `{"to":"node-9"}`, nil)
 	one.call(404, "POST", "/v1/topics/led/partitions/7/move-leader", "", nil)
 	one.call(404, "POST", "/v1/topics/led/partitions/x/move-leader", "", nil)
 	one.call(404, "POST", "/v1/nodes/node-9/drain", "", nil)

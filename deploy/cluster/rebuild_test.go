@@ -66,7 +66,8 @@ func TestEndRebuildMetadata(t *testing.T) {
 	if dry.Rebuilt || !done.Rebuilt || done.Topics != 1 || done.Groups != 1 || done.Partitions != 2 || len(done.Lost)+len(done.LeftOut)+len(done.Renamed) > 0 {
 		t.Fatalf("dry run %+v, done %+v", dry, done)
 	}
-	one.call(412, "POST", "/v1/cluster/rebuild-metadata", "", nil)
+	one.call(409, "POST", "/v1/cluster/rebuild-metadata", "", nil)
+	one.call(409, "POST", "/v1/cluster/rebuild-metadata?dry_run=true", "", nil)
 	publishAnyway(t, one, "orders", "v-20")
 	var topic struct {
 		Settings struct {

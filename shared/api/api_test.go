@@ -71,7 +71,8 @@ func TestEmbeddedFieldsAreAnswered(t *testing.T) {
 		{Topic{}, []string{"name", "state", "messages", "partition_count", "settings", "partitions"}},
 		{Group{}, []string{"name", "topic", "lag", "in_flight", "oldest_age", "settings", "partitions"}},
 		{Delivery{}, []string{"id", "value", "encoding", "receipt", "fence", "attempt"}},
-		{GroupPartition{}, []string{"partition", "cursor", "lag", "waiting"}},
+		{GroupPartition{GroupPartitionFigures: &GroupPartitionFigures{}}, []string{"partition", "cursor", "next_offset", "lag", "waiting"}},
+		{Partition{PartitionFigures: &PartitionFigures{}}, []string{"partition", "state", "first_offset", "next_offset", "messages", "idempotency"}},
 	} {
 		b, err := json.Marshal(c.body)
 		if err != nil {
@@ -82,5 +83,25 @@ func TestEmbeddedFieldsAreAnswered(t *testing.T) {
 				t.Errorf("%T lacks %s: %s", c.body, f, b)
 			}
 		}
+	}
+}
+
+// What nobody could be asked for is left out, and is not 0.
+func TestUnknownFiguresAreLeftOut(t *testing.T) {
+	for want, body := range map[string]any{
+		`{"partition":3,"error":{"code":"no_leader","retryable":true}}`: GroupPartition{Partition: 3, Error: &ItemError{Code: "no_leader", Retryable: true}},
+		`{"partition":3,"state":"opening","replicas":[{"node":"n","leader":false,"alive":true}],"ack_quorum":2}`: Partition{Partition: 3, State: StateOpening,
+			Replicas: []Replica{{Node: "n", Alive: true}}, AckQuorum: 2},
+	} {
+		if b, err := json.Marshal(body); err != nil || string(b) != want {
+			t.Errorf("%s (%v), want %s", b, err, want)
+		}
+	}
+	var p Partition
+	if err := json.Unmarshal([]byte(`{"partition":3,"state":"opening"}`), &p); err != nil || p.PartitionFigures != nil {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if err := json.Unmarshal([]byte(`{"partition":3,"first_offset":7}`), &p); err != nil || p.PartitionFigures == nil || p.FirstOffset != 7 {
+		t.Errorf("%+v, %v", p, err)
 	}
 }

@@ -111,7 +111,15 @@ type Group struct {
 
 // GroupPartition is what a group has in one partition.
 type GroupPartition struct {
-	Partition  uint32 `json:"partition"`
+	Partition uint32 `json:"partition"`
+	// GroupPartitionFigures is nil where the leader did not answer: Error says why, and nobody knows the figures. Look at it before
+	// you read one of its fields. In JSON they are all left out then.
+	*GroupPartitionFigures
+	Error *ItemError `json:"error,omitempty"`
+}
+
+// GroupPartitionFigures is what the leader of a partition says of a group.
+type GroupPartitionFigures struct {
 	Cursor     uint64 `json:"cursor"` // the lowest offset that is not settled
 	NextOffset uint64 `json:"next_offset"`
 	GroupFigures
@@ -119,7 +127,6 @@ type GroupPartition struct {
 	// Unreadable are those of the partition (see Partition) that end behind the cursor: messages there are delivered once they can
 	// be read again.
 	Unreadable []OffsetRange `json:"unreadable,omitempty"`
-	Error      *ItemError    `json:"error,omitempty"`
 }
 
 // GroupSummary is a group in a list.

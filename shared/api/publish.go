@@ -64,9 +64,11 @@ type PublishBatchAnswer struct {
 // PublishRun is a run of messages that got neighbouring offsets, in the order of the batch; with Error, a
 // run of messages that failed alike. A scheduled message is a run of its own, with its id instead of an offset.
 type PublishRun struct {
-	DeliverAt   time.Time  `json:"deliver_at,omitzero"`
-	Partition   uint32     `json:"partition"`
-	FirstOffset uint64     `json:"first_offset"`
+	DeliverAt time.Time `json:"deliver_at,omitzero"`
+	// Partition is nil for messages that were refused before they had one.
+	Partition *uint32 `json:"partition,omitempty"`
+	// FirstOffset is nil where there is none: of a scheduled message, and of those that failed.
+	FirstOffset *uint64    `json:"first_offset,omitempty"`
 	Count       int        `json:"count"`
 	Duplicate   bool       `json:"duplicate,omitempty"` // a run of its own, whose message has ID
 	ID          string     `json:"id,omitempty"`

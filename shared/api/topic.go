@@ -77,11 +77,22 @@ type IdempotencyFigures struct {
 
 // Partition is one partition of a topic.
 type Partition struct {
-	Partition   uint32    `json:"partition"`
-	State       string    `json:"state"`
-	Leader      string    `json:"leader,omitempty"` // the node's name
-	Replicas    []Replica `json:"replicas"`
-	AckQuorum   int       `json:"ack_quorum"`
+	Partition uint32    `json:"partition"`
+	State     string    `json:"state"`
+	Leader    string    `json:"leader,omitempty"` // the node's name
+	Replicas  []Replica `json:"replicas"`
+	AckQuorum int       `json:"ack_quorum"`
+	// PartitionFigures is nil where the leader did not answer: Error says why, and nobody knows the figures. Look at it before you
+	// read one of its fields. In JSON they are all left out then.
+	*PartitionFigures
+	// Lost are the ranges of offsets that are recorded as lost; reads there answer 410 lost.
+	Lost []LostRange `json:"lost,omitempty"`
+	// Error says why there are no figures, or why the partition is read_only.
+	Error *ItemError `json:"error,omitempty"`
+}
+
+// PartitionFigures is what the leader of a partition says of it.
+type PartitionFigures struct {
 	FirstOffset uint64    `json:"first_offset"` // the first one kept
 	NextOffset  uint64    `json:"next_offset"`  // the one that the next message gets
 	Messages    uint64    `json:"messages"`
@@ -91,14 +102,9 @@ type Partition struct {
 	NextDue     time.Time `json:"next_due,omitzero"` // of the first of them
 	PublishRate float64   `json:"publish_rate"`
 	DeliverRate float64   `json:"deliver_rate"`
-	// Lost are the ranges of offsets that are recorded as lost; reads there answer 410 lost.
-	Lost []LostRange `json:"lost,omitempty"`
 	// Unreadable are the ranges of offsets, at most 100, in which something can't be read from any replica; the partition goes on.
-	Unreadable []OffsetRange `json:"unreadable,omitempty"`
-	// Idempotency is nil where the leader did not answer.
-	Idempotency *IdempotencyFigures `json:"idempotency,omitempty"`
-	// Error says why there are no figures, as the leader did not answer, or why the partition is read_only.
-	Error *ItemError `json:"error,omitempty"`
+	Unreadable  []OffsetRange      `json:"unreadable,omitempty"`
+	Idempotency IdempotencyFigures `json:"idempotency"`
 }
 
 // OffsetRange is a range of offsets of a partition, from From (inclusive) to To (exclusive).
@@ -121,10 +127,11 @@ type LostRange struct {
 
 // Replica is one holder of a partition's open segment.
 type Replica struct {
-	Node        string `json:"node"`
-	Leader      bool   `json:"leader"`
-	Alive       bool   `json:"alive"` // its node is registered, with the same store
-	BehindBytes uint64 `json:"behind_bytes"`
+	Node   string `json:"node"`
+	Leader bool   `json:"leader"`
+	Alive  bool   `json:"alive"` // its node is registered, with the same store
+	// BehindBytes is what it has not got yet; nil where the leader did not say.
+	BehindBytes *uint64 `json:"behind_bytes,omitempty"`
 }
 
 // TopicList is the answer to GET /v1/topics.

@@ -125,6 +125,16 @@ func (s *Store) Recovering(ctx context.Context) (bool, error) {
 	return revision != 0, err
 }
 
+// CheckRecovering is NothingToRecover in a cluster that does not wait for its metadata to be rebuilt.
+func (s *Store) CheckRecovering(ctx context.Context) error {
+	waits, err := s.Recovering(ctx)
+	if err == nil && !waits {
+		err = mqerr.New(mqerr.NothingToRecover, "the cluster has its metadata: its coordinators were not started with --recover-cluster, "+
+			"or what was lost is rebuilt already")
+	}
+	return err
+}
+
 // errRecovering is the answer to what must wait for the rebuild.
 func errRecovering() error {
 	return mqerr.New(mqerr.MetadataUnavailable, "the cluster's metadata was lost and is not rebuilt yet: splashdam cluster rebuild-metadata")
@@ -145,11 +155,7 @@ const restoreAtOnce = 50
 // failure: what is there already is left as it is, since the controller may have gone on from it. Topics come last: before a
 // topic is there, nobody touches its partitions.
 func (s *Store) Restore(ctx context.Context, r *Restored) error {
-	if waits, err := s.Recovering(ctx); err != nil || !waits {
-		if err == nil {
-			err = mqerr.New(mqerr.PreconditionFailed, "the cluster is not recovering: its coordinators were not started with --recover-cluster, "+
-				"or its metadata is rebuilt already")
-		}
+	if err := s.CheckRecovering(ctx); err != nil {
 		return err
 	}
 	var all, topics []KV
@@ -220,7 +226,7 @@ func (s *Store) restore(ctx context.Context, list []KV) error {
 				return err
 			}
 			if !ok {
-				return mqerr.New(mqerr.PreconditionFailed, "somebody else ended the recovery")
+				return mqerr.New(mqerr.NothingToRecover, "somebody else has ended the recovery")
 			}
 		}
 		list = list[n:]

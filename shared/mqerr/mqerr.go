@@ -41,6 +41,7 @@ const (
 	NotMember           Code = 45
 	NotAssigned         Code = 46
 	OrderedByKey        Code = 47
+	NothingToRecover    Code = 48
 	OffsetExpired       Code = 50
 	Lost                Code = 51
 	MemberExpired       Code = 53
@@ -99,6 +100,7 @@ var table = map[Code]row{
 	ReceiptStale:        {"receipt_stale", 409, false, "The lease is over and the message is settled or with another consumer; drop this delivery."},
 	AlreadyReleased:     {"already_released", 409, false, "The schedule has fired already."},
 	OrderedByKey:        {"ordered_by_key", 409, false, "A group orders by key, and more partitions would move keys; change the group first, or force it with force=true."},
+	NothingToRecover:    {"nothing_to_recover", 409, false, "What would be recovered is not lost; there is nothing to do."},
 	StaleRoute:          {"stale_route", 409, true, "The topic changed meanwhile; send the request again."},
 	AlreadyExists:       {"already_exists", 412, false, "It exists already, and the request said to create only."},
 	NotMember:           {"not_member", 409, false, "The group is assigned and the caller is none of its members; join it and say so."},

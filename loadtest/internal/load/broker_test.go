@@ -105,7 +105,7 @@ func (b *broker) batch(w http.ResponseWriter, r *http.Request) {
 	}
 	first := uint64(b.store(values...))
 	if r.URL.Query().Get("results") == "runs" {
-		answer(w, 200, api.PublishRunsAnswer{Runs: []api.PublishRun{{FirstOffset: first, Count: len(values)}}})
+		answer(w, 200, api.PublishRunsAnswer{Runs: []api.PublishRun{{Partition: new(uint32), FirstOffset: &first, Count: len(values)}}})
 		return
 	}
 	answer(w, 200, api.PublishBatchAnswer{Results: make([]api.PublishResult, len(values))})

@@ -142,8 +142,11 @@ func (r *e2eRun) fileRuns(body []byte, b *e2eBatch, due time.Time, rec *recorder
 		n := min(max(run.Count, 0), len(left))
 		for i, id := range left[:n] {
 			switch {
+			case run.Error == nil && (run.Partition == nil || run.FirstOffset == nil):
+				rec.fail("invalid_answer") // nothing of the load is scheduled
+				r.check.Unknown(id)
 			case run.Error == nil:
-				r.check.Stored(id, run.Partition, run.FirstOffset+uint64(i))
+				r.check.Stored(id, *run.Partition, *run.FirstOffset+uint64(i))
 				stored++
 			case nothingStored(run.Error.Code):
 				r.check.Refused(id)

@@ -333,11 +333,12 @@ func renderGroup(g *api.Group, width int, paint painter) string {
 	t := table{headers: []string{">PART", ">CURSOR", ">NEXT", ">LAG", ">IN FLIGHT", ">WAITING", ">DEAD", ">OLDEST"}}
 	damage := ""
 	for _, p := range g.Partitions {
-		damage += unreadable(p.Partition, p.Unreadable, paint)
-		figures := []string{count(p.Cursor), count(p.NextOffset), count(p.Lag), count(p.InFlight), count(p.Waiting), count(p.Dead), age(p.OldestAge)}
-		if p.Error != nil { // nobody knows
-			figures = []string{"-", "-", "-", "-", "-", "-", "-"}
+		figures := []string{"-", "-", "-", "-", "-", "-", "-"} // nobody knows
+		if f := p.GroupPartitionFigures; f != nil {
+			figures = []string{count(f.Cursor), count(f.NextOffset), count(f.Lag), count(f.InFlight), count(f.Waiting), count(f.Dead), age(f.OldestAge)}
+			damage += unreadable(p.Partition, f.Unreadable, paint)
 		}
+		damage += whyNot(g.Topic, p.Partition, p.Error, width, paint)
 		t.rows = append(t.rows, append([]string{strconv.FormatUint(uint64(p.Partition), 10)}, figures...))
 	}
 	return pairs(rows, width) + "\n" + t.render(width, paint) + partialNote(g.Partial) + damage

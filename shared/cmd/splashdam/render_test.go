@@ -49,11 +49,12 @@ func TestTopicDescription(t *testing.T) {
 		Settings: mq.TopicSettings{Partitions: 2, Replicas: 3, Quorum: 2, MaxMessageBytes: 1 << 20, Compression: "none",
 			Retention: mq.Retention{Time: mq.Duration(168 * time.Hour), KeepUnsettled: true}},
 		Partitions: []api.Partition{
-			{Partition: 0, State: "ready", Leader: "node-1", FirstOffset: 10, NextOffset: 25, Bytes: 2048,
+			{Partition: 0, State: "ready", Leader: "node-1", PartitionFigures: &api.PartitionFigures{FirstOffset: 10, NextOffset: 25, Bytes: 2048},
 				Replicas: []api.Replica{{Node: "node-1", Alive: true}, {Node: "node-2", Alive: true}, {Node: "node-3"}}},
-			{Partition: 1, State: "opening", NextOffset: 15, Bytes: 2048, Unreadable: []api.OffsetRange{{From: 3, To: 9}, {From: 12, To: 13}}},
+			{Partition: 1, State: "opening", PartitionFigures: &api.PartitionFigures{NextOffset: 15, Bytes: 2048,
+				Unreadable: []api.OffsetRange{{From: 3, To: 9}, {From: 12, To: 13}}}},
 			{Partition: 2, State: "opening", Error: &api.ItemError{Code: "no_leader"}},
-			{Partition: 3, State: "read_only", Leader: "node-1", Error: &api.ItemError{Code: "partition_damaged",
+			{Partition: 3, State: "read_only", Leader: "node-1", PartitionFigures: &api.PartitionFigures{}, Error: &api.ItemError{Code: "partition_damaged",
 				Detail: "partition 3 of topic orders: node-1 has a damaged entry at offset 7, and no other one a copy"}},
 		},
 	}
@@ -86,8 +87,8 @@ other one a copy
 func TestGroupDescription(t *testing.T) {
 	g := api.Group{Name: "billing", Topic: "orders", State: "paused", Settings: mq.DefaultGroupSettings(),
 		GroupFigures: api.GroupFigures{Lag: 12, Ready: 9, InFlight: 2, Waiting: 1, Dead: 3, OldestAge: api.Duration(90 * time.Second)},
-		Partitions: []api.GroupPartition{{Partition: 0, Cursor: 100, NextOffset: 112,
-			GroupFigures: api.GroupFigures{Lag: 12, InFlight: 2, Waiting: 1, Dead: 3, OldestAge: api.Duration(1500 * time.Millisecond)}},
+		Partitions: []api.GroupPartition{{Partition: 0, GroupPartitionFigures: &api.GroupPartitionFigures{Cursor: 100, NextOffset: 112,
+			GroupFigures: api.GroupFigures{Lag: 12, InFlight: 2, Waiting: 1, Dead: 3, OldestAge: api.Duration(1500 * time.Millisecond)}}},
 			{Partition: 1, Error: &api.ItemError{Code: "no_leader"}}}}
 	same(t, renderGroup(&g, 80, plain), `
 group          billing of topic orders
@@ -103,6 +104,7 @@ max in flight  10000 per partition
 PART  CURSOR  NEXT  LAG  IN FLIGHT  WAITING  DEAD  OLDEST
    0     100   112   12          2        1     3   1.50s
    1       -     -    -          -        -     -       -
+partition 1: no_leader
 `)
 }
 

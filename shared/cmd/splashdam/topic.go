@@ -189,14 +189,14 @@ func renderTopic(t *api.Topic, width int, paint painter) string {
 	parts := table{headers: []string{">PART", "STATE", "LEADER", "REPLICAS", ">FIRST", ">NEXT", ">SIZE"}}
 	away, damage := false, ""
 	for _, p := range t.Partitions {
-		figures := []string{count(p.FirstOffset), count(p.NextOffset), size(p.Bytes)}
-		if p.Error != nil && p.State != api.StateReadOnly { // nobody knows
-			figures = []string{"-", "-", "-"}
+		figures := []string{"-", "-", "-"} // nobody knows
+		if f := p.PartitionFigures; f != nil {
+			figures = []string{count(f.FirstOffset), count(f.NextOffset), size(f.Bytes)}
+			damage += unreadable(p.Partition, f.Unreadable, paint)
 		}
 		parts.rows = append(parts.rows, append([]string{strconv.FormatUint(uint64(p.Partition), 10), p.State, orDash(p.Leader),
 			replicas(p.Replicas)}, figures...))
-		damage += whyNot(t.Name, &p, width, paint)
-		damage += unreadable(p.Partition, p.Unreadable, paint)
+		damage += whyNot(t.Name, p.Partition, p.Error, width, paint)
 		away = away || slices.ContainsFunc(p.Replicas, func(r api.Replica) bool { return !r.Alive })
 	}
 	note := partialNote(t.Partial)
@@ -207,12 +207,12 @@ func renderTopic(t *api.Topic, width int, paint painter) string {
 }
 
 // whyNot tells what is wrong with a partition that does not answer, or can only be read.
-func whyNot(topic string, p *api.Partition, width int, paint painter) string {
-	if p.Error == nil {
+func whyNot(topic string, partition uint32, e *api.ItemError, width int, paint painter) string {
+	if e == nil {
 		return ""
 	}
-	text := fmt.Sprintf("partition %d: %s", p.Partition, p.Error.Code)
-	if detail := strings.TrimPrefix(p.Error.Detail, fmt.Sprintf("partition %d of topic %s: ", p.Partition, topic)); detail != "" {
+	text := fmt.Sprintf("partition %d: %s", partition, e.Code)
+	if detail := strings.TrimPrefix(e.Detail, fmt.Sprintf("partition %d of topic %s: ", partition, topic)); detail != "" {
 		text += ": " + detail
 	}
 	return paint(styleWarn, wrap(oneLine(text), width)) + "\n"
