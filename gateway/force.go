@@ -217,7 +217,7 @@ func (plan *forcePlan) choose(req *api.ForceRecoverRequest, states holderStates)
 		plan.force.Store = r.Store
 		return nil
 	}
-	return invalid("/node", "%q is no replica of the partition's open segment; its replicas are on %s", req.Node, replicaNames(open.Replicas))
+	return noReplicaOf(open, "/node", req.Node)
 }
 
 // maxForces bounds how often a partition is forced for one call: for its open segment, and then for sealed ones, of which the

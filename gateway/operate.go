@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -158,14 +159,16 @@ func (g *Gateway) noReplica(open *mq.Segment, node string) error {
 	if slices.ContainsFunc(open.Replicas, func(r mq.Replica) bool { return r.Node == node }) {
 		return mqerr.New(mqerr.NotEnoughReplicas, "node %s has a replica of the partition, and is away", node)
 	}
-	return invalid("/to", "%q is no replica of the partition; its replicas are on %s", node, replicaNames(open.Replicas))
+	return noReplicaOf(open, "/to", node)
 }
 
-// replicaNames are the nodes of replicas for a sentence.
-func replicaNames(replicas []mq.Replica) string {
-	names := make([]string, len(replicas))
-	for i, r := range replicas {
+// noReplicaOf refuses a field that must name a node with a replica of the segment.
+func noReplicaOf(open *mq.Segment, pointer, node string) error {
+	names := make([]string, len(open.Replicas))
+	for i, r := range open.Replicas {
 		names[i] = r.Node
 	}
-	return strings.Join(names, ", ")
+	slices.Sort(names)
+	return validation(mq.FieldError{Pointer: pointer, Detail: fmt.Sprintf("%.80q has no replica of the partition's open segment; these have one: %s",
+		node, strings.Join(names, ", "))})
 }

@@ -85,7 +85,7 @@ func TestEndForceRecover(t *testing.T) {
 		return dry.Needed
 	})
 	one.call(422, "POST", path, `{}`, nil)
-	one.call(400, "POST", path+"?dry_run=true", `{"node":"node-9"}`, nil)
+	one.call(422, "POST", path+"?dry_run=true", `{"node":"node-9"}`, nil)
 	one.call(503, "POST", path+"?dry_run=true", `{"node":"`+gone[0].Name()+`"}`, nil)
 	want := lostRange{From: 10, To: 10 + 1<<32, Forced: true, By: "ann"}
 	if !dry.Needed || dry.Forced || len(dry.Lost) != 1 || dry.Lost[0] != want {
