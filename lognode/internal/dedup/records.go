@@ -1,11 +1,8 @@
 package dedup
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
-	"math"
-	"slices"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -84,52 +81,88 @@ func Append(b []byte, list []Entry) []byte {
 
 // Parse reads what Append wrote.
 func Parse(b []byte) ([]Entry, error) {
-	r := mq.NewReader(b)
-	list := make([]Entry, r.Count(leastEntry))
-	stamp, number := int64(0), uint64(0)
-	for i := range list {
-		x := &list[i]
-		copy(x.Key[:], r.Take(16))
-		x.Content = r.Fixed64()
-		stamp += r.Varint()
-		number += uint64(r.Varint())
-		x.Stamp, x.Number, x.Scheduled = stamp, number>>1, number&1 != 0
+	c, err := begin(b)
+	if err != nil {
+		return nil, err
 	}
-	if r.Err() == nil && r.Len() > 0 {
-		r.Fail("%d bytes over", r.Len())
-	}
-	if r.Err() != nil {
-		return nil, fmt.Errorf("dedup: keys: %w", r.Err())
-	}
-	return list, nil
+	list := c.appendTo(make([]Entry, 0, c.left))
+	return list, c.end()
 }
 
-// Build makes the table of several lists of keys, those of footers: the newest list first, in each the oldest key first. Of
-// two with the same key the later one counts. Keys that were carried forward are older than what lies before them in
-// the journal; only then the lists need sorting.
-func Build(lists [][]Entry) *Table {
-	slices.Reverse(lists)
-	count, last, ascending := 0, int64(math.MinInt64), true
-	for _, list := range lists {
-		count += len(list)
-		for i := range list {
-			ascending = ascending && list[i].Stamp >= last
-			last = list[i].Stamp
+// cursor reads a form of Append, key by key.
+type cursor struct {
+	b      []byte
+	left   int // keys that are still to be read
+	stamp  int64
+	number uint64 // shifted left by one, with the lowest bit for a schedule
+	broken bool
+}
+
+// begin reads the number of keys, which is checked against the bytes that there are.
+func begin(b []byte) (cursor, error) {
+	r := mq.NewReader(b)
+	n := r.Count(leastEntry)
+	if r.Err() != nil {
+		return cursor{}, fmt.Errorf("dedup: keys: %w", r.Err())
+	}
+	return cursor{b: r.Rest(), left: n}, nil
+}
+
+// fixed is the length of key and content.
+const fixed = 16 + 8
+
+// next reads a key: its stamp and number are the cursor's then, key and content are in what it returns. Nil at the end, and
+// where the form is broken.
+func (c *cursor) next() []byte {
+	if c.left == 0 || c.broken {
+		return nil
+	}
+	b := c.b
+	if len(b) < leastEntry {
+		c.broken = true
+		return nil
+	}
+	stamp, number, n := uint64(b[fixed]), uint64(b[fixed+1]), 2
+	if stamp|number >= 0x80 { // not one byte each, as nearly all are
+		var k, m int
+		if stamp, k = binary.Uvarint(b[fixed:]); k > 0 {
+			number, m = binary.Uvarint(b[fixed+k:])
+		}
+		if n = k + m; k <= 0 || m <= 0 {
+			c.broken = true
+			return nil
 		}
 	}
-	if !ascending {
-		all := slices.Concat(lists...)
-		slices.SortStableFunc(all, func(a, b Entry) int { return cmp.Compare(a.Stamp, b.Stamp) })
-		lists = [][]Entry{all}
+	c.stamp += unzigzag(stamp)
+	c.number += uint64(unzigzag(number))
+	c.b = b[fixed+n:]
+	c.left--
+	return b[:fixed]
+}
+
+// unzigzag is the signed number of a varint.
+func unzigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
+
+// entry is the key that next returned.
+func (c *cursor) entry(at []byte) Entry {
+	return Entry{Key: Key(at), Content: binary.BigEndian.Uint64(at[16:]), Stamp: c.stamp, Number: c.number >> 1, Scheduled: c.number&1 != 0}
+}
+
+// appendTo appends all keys that are left.
+func (c *cursor) appendTo(list []Entry) []Entry {
+	for at := c.next(); at != nil; at = c.next() {
+		list = append(list, c.entry(at))
 	}
-	t := &Table{}
-	t.reserve(min(count, MaxKeys))
-	for skip := max(0, count-MaxKeys); len(lists) > 0; lists = lists[1:] {
-		n := min(skip, len(lists[0]))
-		skip -= n
-		for i := n; i < len(lists[0]); i++ {
-			t.Add(lists[0][i])
-		}
+	return list
+}
+
+// end says whether all of the form was read, and there is no more.
+func (c *cursor) end() error {
+	if c.broken || c.left > 0 {
+		return fmt.Errorf("dedup: keys: %w", mq.ErrTruncated)
 	}
-	return t
+	if len(c.b) > 0 {
+		return fmt.Errorf("dedup: keys: %d bytes over", len(c.b))
+	}
+	return nil
 }

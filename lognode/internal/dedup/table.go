@@ -68,8 +68,21 @@ type Table struct {
 	front uint64 // the oldest that is held
 	next  uint64
 	runs  []run    // ascending; the first one holds front
-	index []uint32 // places in the ring plus 1, 0 for none; twice as long as ring
+	index []uint32 // entries, 0 for none; twice as long as ring
 }
+
+// An entry of the index is a place in the ring plus 1, and above it a tag: bits of the key that its home does not depend on. A
+// key that is another one's neighbour is told from it without a look at the ring, which is a miss of the cache.
+const (
+	placeBits = 21
+	placeMask = 1<<placeBits - 1
+	_         = uint(placeMask - 2*MaxKeys + 1) // the ring is less than twice as long as what it holds
+)
+
+func tagOf(k *Key) uint32 { return uint32(k[7])<<24 | uint32(k[6])<<16&^placeMask }
+
+// placeOf is the place in the ring of an entry of the index.
+func placeOf(x uint32) uint32 { return x&placeMask - 1 }
 
 // Len is how many keys are held, expired ones that nothing has pushed out yet included.
 func (t *Table) Len() int { return int(t.next - t.front) }
@@ -147,7 +160,7 @@ func (t *Table) Expire(now int64) {
 // drop lets go of the oldest key.
 func (t *Table) drop() {
 	at := uint32(t.front & uint64(len(t.ring)-1))
-	if i, ok := t.place(t.ring[at].key); ok && t.index[i] == at+1 { // else a newer one has the same key
+	if i, ok := t.place(&t.ring[at].key); ok && placeOf(t.index[i]) == at { // else a newer one has the same key
 		t.free(i)
 	}
 	t.front++
@@ -198,40 +211,42 @@ func (t *Table) grow() {
 	for n := t.front; n < t.next; n++ {
 		at := uint32(n & uint64(len(t.ring)-1))
 		t.ring[at] = old[n&mask]
-		t.put(at)
 	}
+	t.point()
 }
 
 // home is where a key's place in the index begins to be looked for. The key is a hash already.
-func (t *Table) home(k Key) uint32 {
+func (t *Table) home(k *Key) uint32 {
 	return uint32(binary.LittleEndian.Uint64(k[:])) & uint32(len(t.index)-1)
 }
 
 // place finds a key's place in the index, or the free one where it would be put.
-func (t *Table) place(k Key) (uint32, bool) {
-	mask := uint32(len(t.index) - 1)
+func (t *Table) place(k *Key) (uint32, bool) {
+	mask, tag := uint32(len(t.index)-1), tagOf(k)
 	for i := t.home(k); ; i = (i + 1) & mask {
-		switch x := t.index[i]; {
-		case x == 0:
+		x := t.index[i]
+		if x == 0 {
 			return i, false
-		case t.ring[x-1].key == k:
+		}
+		if (x^tag)&^placeMask == 0 && t.ring[placeOf(x)].key == *k {
 			return i, true
 		}
 	}
 }
 
 func (t *Table) lookup(k Key) (uint32, bool) {
-	i, ok := t.place(k)
+	i, ok := t.place(&k)
 	if !ok {
 		return 0, false
 	}
-	return t.index[i] - 1, true
+	return placeOf(t.index[i]), true
 }
 
 // put points the index at a slot; an older one with the same key is not pointed at any more.
 func (t *Table) put(at uint32) {
-	i, _ := t.place(t.ring[at].key)
-	t.index[i] = at + 1
+	k := &t.ring[at].key
+	i, _ := t.place(k)
+	t.index[i] = tagOf(k) | at + 1
 }
 
 // free empties a place of the index and moves those behind it that it would cut off from their home.
@@ -243,7 +258,7 @@ func (t *Table) free(i uint32) {
 		if x == 0 {
 			break
 		}
-		if home := t.home(t.ring[x-1].key); (j-home)&mask >= (j-i)&mask {
+		if home := t.home(&t.ring[placeOf(x)].key); (j-home)&mask >= (j-i)&mask {
 			t.index[i] = x
 			i = j
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"pgregory.net/rapid"
 
 	"github.com/splashdam/splashdam/shared/mq"
@@ -92,15 +93,34 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte{255, 255, 255, 255, 15})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		list, err := Parse(in)
+		form, own, formErr := ReadForm(in, 0)
+		if (err == nil) != (formErr == nil) {
+			t.Fatalf("as a list: %v, as a form: %v", err, formErr)
+		}
+		if err == nil && (form.Len() != len(list) || own > len(list)) {
+			t.Fatalf("%d keys in the list, %d in the form, %d of them own", len(list), form.Len(), own)
+		}
 		if err == nil {
-			Build([][]Entry{list})
+			Build([]Form{form})
 		}
 	})
 }
 
+// formsOf are lists of keys as a part of a footer holds them.
+func formsOf(t testing.TB, lists [][]Entry) (forms []Form) {
+	for _, list := range lists {
+		f, _, err := ReadForm(Append(nil, list), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		forms = append(forms, f)
+	}
+	return forms
+}
+
 // Tables of several lists, some with keys that were carried forward from before, against a map.
-func TestBuildTakesTheLatestOfEachKey(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+func TestBuildTakesTheLatestOfEachKey(tt *testing.T) {
+	rapid.Check(tt, func(t *rapid.T) {
 		var lists [][]Entry // the newest first
 		latest := map[Key]Entry{}
 		stamp, number := int64(0), uint64(0)
@@ -118,7 +138,7 @@ func TestBuildTakesTheLatestOfEachKey(t *testing.T) {
 			}
 			lists = append([][]Entry{list}, lists...)
 		}
-		table := Build(lists)
+		table := Build(formsOf(tt, lists))
 		for i := range 21 {
 			got, ok := table.Find(keyOf(i), stamp)
 			want, there := latest[keyOf(i)]
@@ -127,6 +147,61 @@ func TestBuildTakesTheLatestOfEachKey(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A table that is built holds what the oracle's list holds: as many keys as it may have, none out of the window.
+func TestBuildKeepsTheWindow(tt *testing.T) {
+	rapid.Check(tt, func(t *rapid.T) {
+		var lists [][]Entry // the newest first
+		var want []Entry
+		stamp := int64(1)
+		for i := range rapid.IntRange(1, 6).Draw(t, "lists") {
+			var list []Entry
+			for k := range rapid.IntRange(0, 20).Draw(t, "keys") {
+				stamp += int64(rapid.SampledFrom([]time.Duration{0, 0, 0, 1, time.Minute, 4 * time.Minute, 11 * time.Minute}).Draw(t, "later"))
+				list = append(list, Entry{Key: keyOf(rapid.IntRange(0, 60).Draw(t, "key")), Content: uint64(k), Number: uint64(i),
+					Scheduled: rapid.Bool().Draw(t, "scheduled"), Stamp: stamp})
+			}
+			want = append(want, list...)
+			lists = slices.Insert(lists, 0, list)
+		}
+		want = slices.DeleteFunc(want, func(e Entry) bool { return stamp-e.Stamp >= int64(Window) })
+		table := Build(formsOf(tt, lists))
+		var got []Entry
+		table.Each(func(e Entry) { got = append(got, e) })
+		if !slices.Equal(got, want) {
+			t.Fatalf("holds %v, want %v", got, want)
+		}
+		oracle := &list{most: MaxKeys, entries: want}
+		next := Entry{Key: keyOf(99), Stamp: stamp + int64(rapid.SampledFrom([]time.Duration{0, time.Minute, 9 * time.Minute}).Draw(t, "after"))}
+		table.Add(next) // it goes on from there
+		oracle.entries = append(oracle.entries, next)
+		for i := range 100 {
+			got, ok := table.Find(keyOf(i), next.Stamp)
+			want, there := oracle.find(keyOf(i), next.Stamp)
+			if ok != there || ok && got != want {
+				t.Fatalf("key %d: %v %v, want %v %v", i, got, ok, want, there)
+			}
+		}
+	})
+}
+
+// Of more keys than a table holds, the newest count, wherever the lists end.
+func TestBuildOfTooManyKeys(t *testing.T) {
+	var lists [][]Entry
+	const each, all = 300_000, 4*300_000 + 5
+	for i := 0; i < all; i += each {
+		var list []Entry
+		for k := i; k < min(i+each, all); k++ {
+			list = append(list, Entry{Key: keyOf(k * 7), Number: uint64(k), Stamp: int64(k / 10)})
+			binary.LittleEndian.PutUint64(list[len(list)-1].Key[:], uint64(k)*0x9E3779B97F4A7C15)
+		}
+		lists = slices.Insert(lists, 0, list)
+	}
+	table := Build(formsOf(t, lists))
+	if first := uint64(all - MaxKeys); table.Len() != MaxKeys || table.ring[table.front].number != first {
+		t.Fatalf("%d keys from %d, want %d from %d", table.Len(), table.ring[table.front].number, MaxKeys, first)
+	}
 }
 
 func TestKeysOfABatch(t *testing.T) {
@@ -185,6 +260,39 @@ func BenchmarkTable(b *testing.B) {
 			for b.Loop() {
 				add()
 			}
+		})
+	}
+}
+
+// BenchmarkBuild is the table of a new leader: keys of 40 segments, ten to an entry. It reports the time of a key.
+func BenchmarkBuild(b *testing.B) {
+	for _, keys := range []int{52_000, MaxKeys} {
+		b.Run(fmt.Sprint(keys), func(b *testing.B) {
+			var bodies [][]byte // the newest first
+			for i := range 40 {
+				var list []Entry
+				for k := i * keys / 40; k < (i+1)*keys/40; k++ {
+					x := Entry{Number: uint64(k), Content: uint64(k), Stamp: int64(k / 10)}
+					binary.LittleEndian.PutUint64(x.Key[:], xxhash.Sum64String(fmt.Sprint(k)))
+					list = append(list, x)
+				}
+				bodies = slices.Insert(bodies, 0, Append(nil, list))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				var forms []Form
+				for _, body := range bodies {
+					f, _, err := ReadForm(body, 0)
+					if err != nil {
+						b.Fatal(err)
+					}
+					forms = append(forms, f)
+				}
+				if n := Build(forms).Len(); n != keys {
+					b.Fatalf("%d keys", n)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*keys), "ns/key")
 		})
 	}
 }

@@ -1,6 +1,10 @@
 package delivery
 
-import "github.com/splashdam/splashdam/shared/mq"
+import (
+	"slices"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
 
 // LanesOf are the lanes of a batch's messages; nil if all are normal. It reads the index only, and says what is
 // wrong with it.
@@ -102,7 +106,7 @@ func (m *Machine) Append(first uint64, count uint32, a Attributes) {
 }
 
 // UnknownLanes are the offsets from (inclusive) to (exclusive) whose lanes a machine that was loaded from a checkpoint
-// has to be told, with LearnLanes and then LanesLearnt, before anything is applied. Most often there are none.
+// has to be told, with LearnLane or LearnLanes and then LanesLearnt, before anything is applied. Most often there are none.
 func (m *Machine) UnknownLanes() (from, to uint64) {
 	if m.unknown == 0 {
 		return 0, 0
@@ -110,17 +114,35 @@ func (m *Machine) UnknownLanes() (from, to uint64) {
 	return m.lanes.end, m.unknown
 }
 
-// LearnLanes tells the lanes of messages that lie below the checkpoint, by ascending offset: nil for normal ones, which
-// may also be left out.
-func (m *Machine) LearnLanes(first uint64, count uint32, lanes []mq.Lane) {
-	if first < m.unknown {
-		m.lanes.add(first, min(uint64(count), m.unknown-first), lanes)
+// LearnLane tells that the messages with the given offsets, which ascend and may lie anywhere, are in a lane. Calls may come in
+// any order, and twice. Messages of the normal lane need not be told. The slice is not kept.
+func (m *Machine) LearnLane(l mq.Lane, offsets []uint64) {
+	if m.unknown == 0 || l == mq.LaneNormal || l >= mq.Lanes {
+		return
+	}
+	from, _ := slices.BinarySearch(offsets, m.lanes.end)
+	to, _ := slices.BinarySearch(offsets, m.unknown)
+	m.lanes.lanes[l].addAll(offsets[from:max(from, to)])
+}
+
+// LearnLanes is LearnLane for a batch, as EntryLanes gives it.
+func (m *Machine) LearnLanes(first uint64, _ uint32, lanes []mq.Lane) {
+	for i := 0; i < len(lanes); {
+		n := i + 1
+		for n < len(lanes) && lanes[n] == lanes[i] {
+			n++
+		}
+		from, to := max(first+uint64(i), m.lanes.end), min(first+uint64(n), m.unknown)
+		if lanes[i] != mq.LaneNormal && from < to {
+			m.lanes.lanes[lanes[i]].add(from, to)
+		}
+		i = n
 	}
 }
 
-// LanesLearnt ends LearnLanes.
+// LanesLearnt ends LearnLane and LearnLanes.
 func (m *Machine) LanesLearnt() {
-	m.lanes.add(m.next.Offset, 0, nil)
+	m.lanes.learnt(m.next.Offset)
 	m.unknown = 0
 	for _, g := range m.groups {
 		g.recount()

@@ -55,6 +55,24 @@ func (c *catalog) fill(first, count uint64, lanes []mq.Lane) {
 	}
 }
 
+// learnt takes what was put into the lanes other than the normal one by offset, while the catalog did not look at them: all else
+// up to next, or to the last one of them, is normal.
+func (c *catalog) learnt(next uint64) {
+	_, to := c.special()
+	c.end = max(c.end, next, to)
+	if c.used = to > 0; !c.used {
+		return
+	}
+	normal := &c.lanes[mq.LaneNormal]
+	c.around(c.base, c.end, normal.add)
+	for l := range c.lanes {
+		if mq.Lane(l) != mq.LaneNormal {
+			normal.yield(&c.lanes[l])
+		}
+	}
+	normal.compact()
+}
+
 // of is the lane of an offset.
 func (c *catalog) of(off uint64) mq.Lane {
 	if !c.used {
@@ -186,9 +204,6 @@ func (c *catalog) trim(base uint64) {
 
 // special is the range of offsets outside of which all are normal; empty if all are.
 func (c *catalog) special() (from, to uint64) {
-	if !c.used {
-		return 0, 0
-	}
 	from = math.MaxUint64
 	for l := range mq.Lane(mq.Lanes) {
 		if l == mq.LaneNormal {

@@ -59,6 +59,92 @@ func TestCatalogAgainstSlice(t *testing.T) {
 	})
 }
 
+// A catalog learns what lies below a checkpoint from lists of offsets, in whatever order and pieces they come, some of them
+// twice, some beyond what it asked for; also around a hole.
+func TestCatalogLearns(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		start := rapid.SampledFrom([]uint64{0, chunkSize - 30, 5*chunkSize - 100, 1<<32 - 5000}).Draw(t, "start")
+		n := rapid.SampledFrom([]int{1, 40, 3 * chunkSize}).Draw(t, "messages")
+		favourite := mq.Lane(rapid.IntRange(0, 4).Draw(t, "favourite"))
+		random := rand.New(rand.NewPCG(uint64(n), start)) // many: rapid would shrink them for ever
+		d := &dumbLanes{}
+		for len(d.lanes) < n {
+			l := favourite
+			if random.IntN(3) == 0 {
+				l = mq.Lane(random.IntN(mq.Lanes))
+			}
+			for range 1 + random.IntN(100)*random.IntN(2) {
+				d.lanes = append(d.lanes, l)
+			}
+		}
+		d.lanes = d.lanes[:n]
+		var pieces [][]uint64
+		var of []mq.Lane
+		size := rapid.SampledFrom([]int{1, 7, 1024}).Draw(t, "piece")
+		for l := range mq.Lane(mq.Lanes) {
+			for i, x := range d.lanes {
+				if x != l {
+					continue
+				}
+				if k := len(of) - 1; k < 0 || of[k] != l || len(pieces[k]) == size {
+					pieces, of = append(pieces, nil), append(of, l)
+				}
+				pieces[len(of)-1] = append(pieces[len(of)-1], start+uint64(i))
+			}
+		}
+		from, to := rapid.IntRange(0, n).Draw(t, "from"), rapid.IntRange(0, n).Draw(t, "to")
+		if from > to {
+			from, to = to, from
+		}
+		m := New(part)
+		m.lanes.base, m.lanes.end, m.unknown, m.next.Offset = start, start+uint64(from), start+uint64(to), start+uint64(n)
+		hole := span{start + uint64(n/2), start + uint64(n/2+rapid.IntRange(0, n/2).Draw(t, "hole"))}
+		if hole.from < hole.to {
+			m.lanes.addHole(hole)
+		}
+		for _, k := range append(random.Perm(len(of)), random.IntN(len(of))) {
+			m.LearnLane(of[k], pieces[k])
+		}
+		m.LanesLearnt()
+		want := func(off int, l mq.Lane) bool {
+			if at := start + uint64(off); hole.from <= at && at < hole.to {
+				return false
+			}
+			return l == mq.LaneNormal && (off < from || off >= to) || from <= off && off < to && d.lanes[off] == l
+		}
+		for l := range mq.Lane(mq.Lanes) {
+			seen := uint64(0)
+			for off := range n {
+				if want(off, l) {
+					seen++
+				}
+				if next, ok := m.lanes.next(l, start+uint64(off)); want(off, l) != (ok && next == start+uint64(off)) {
+					t.Fatalf("next of lane %s from %d is %d %v", l, off, next-start, ok)
+				}
+			}
+			if got := m.lanes.count(l, start, start+uint64(n)); got != seen {
+				t.Fatalf("%d in lane %s, want %d", got, l, seen)
+			}
+		}
+	})
+}
+
+// What says that a message is in two lanes is wrong, and is no reason to count it twice.
+func TestCatalogLearnsNothingTwice(t *testing.T) {
+	m := New(part)
+	m.unknown, m.next.Offset = 10, 10
+	m.LearnLane(mq.LaneHigh, []uint64{1, 2, 3})
+	m.LearnLane(mq.LaneLow, []uint64{3, 4})
+	m.LanesLearnt()
+	sum := uint64(0)
+	for _, n := range m.lanes.counts(0, 10) {
+		sum += n
+	}
+	if sum != 10 {
+		t.Fatalf("%d messages in all lanes, want 10", sum)
+	}
+}
+
 func compareCatalog(t *rapid.T, c *catalog, d *dumbLanes, start uint64, l mq.Lane, from, to uint64) {
 	n := uint64(0)
 	for off := from; off < to; off++ {

@@ -58,15 +58,10 @@ func (s *offsetSet) grow(off uint64) *chunk {
 
 // set puts n bits of a chunk from low on to what v says.
 func (c *chunk) set(low, n uint64, v bool) {
-	if c.bits == nil {
-		if v {
-			return
-		}
-		c.bits = new([chunkWords]uint64)
-		for i := range c.bits {
-			c.bits[i] = ^uint64(0)
-		}
+	if c.bits == nil && v {
+		return
 	}
+	c.unmark()
 	for n > 0 {
 		w, b := low/64, low%64
 		take := min(n, 64-b)
@@ -83,6 +78,40 @@ func (c *chunk) set(low, n uint64, v bool) {
 	if c.n == chunkSize {
 		c.bits = nil
 	}
+}
+
+// unmark makes a bitmap of a mark.
+func (c *chunk) unmark() {
+	if c.bits != nil {
+		return
+	}
+	c.bits = new([chunkWords]uint64)
+	for i := range c.bits {
+		c.bits[i] = ^uint64(0)
+	}
+}
+
+// recount counts the bits anew after they were set one by one.
+func (c *chunk) recount() {
+	c.n = 0
+	for _, w := range c.bits {
+		c.n += bits.OnesCount64(w)
+	}
+	if c.n == chunkSize {
+		c.bits = nil
+	}
+}
+
+// yield gives what is in both chunks to o, which keeps nothing else.
+func (c *chunk) yield(o *chunk) {
+	c.unmark()
+	o.unmark()
+	for i := range c.bits {
+		o.bits[i] &= c.bits[i]
+		c.bits[i] &^= o.bits[i]
+	}
+	c.recount()
+	o.recount()
 }
 
 // has says whether the bit at low is set.
@@ -159,6 +188,44 @@ func (s *offsetSet) add(from, to uint64) {
 		}
 		from += n
 	}
+}
+
+// addAll adds offsets that ascend.
+func (s *offsetSet) addAll(offsets []uint64) {
+	for len(offsets) > 0 {
+		c := s.grow(offsets[0])
+		n := 0
+		if c.bits == nil { // it has them all
+			for n < len(offsets) && offsets[n]>>chunkShift == c.key {
+				n++
+			}
+		} else {
+			for n < len(offsets) && offsets[n]>>chunkShift == c.key {
+				c.bits[offsets[n]/64%chunkWords] |= 1 << (offsets[n] % 64)
+				n++
+			}
+			c.recount()
+		}
+		offsets = offsets[n:]
+	}
+}
+
+// yield gives what is in both sets to o, which keeps nothing else.
+func (s *offsetSet) yield(o *offsetSet) {
+	for i := range o.chunks {
+		c := &o.chunks[i]
+		if k, ok := s.at(c.key << chunkShift); ok {
+			s.chunks[k].yield(c)
+		} else {
+			c.n = 0
+		}
+	}
+	o.compact()
+}
+
+// compact forgets chunks that nothing is in.
+func (s *offsetSet) compact() {
+	s.chunks = slices.DeleteFunc(s.chunks, func(c chunk) bool { return c.n == 0 })
 }
 
 func (s *offsetSet) has(off uint64) bool {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/RoaringBitmap/roaring/v2/roaring64"
 	"pgregory.net/rapid"
 
 	"github.com/splashdam/splashdam/lognode/internal/dedup"
@@ -150,30 +149,14 @@ func TestFooterSaysWhatTheEntriesSay(t *testing.T) {
 			j.step()
 		}
 		f := j.build()
-		var maps [mq.Lanes]*roaring64.Bitmap
-		for i := range maps {
-			maps[i] = roaring64.New()
-		}
-		if err := f.Lanes(&maps); err != nil {
-			t.Fatal(err)
-		}
-		for lane, m := range maps {
-			if got := m.ToArray(); !slices.Equal(got, j.lanes[lane]) {
-				t.Fatalf("lane %d: %v, want %v", lane, got, j.lanes[lane])
-			}
-		}
 		var each [mq.Lanes][]uint64
-		if err := f.EachLane(func(first uint64, lanes []mq.Lane) {
-			for i, l := range lanes {
-				each[l] = append(each[l], first+uint64(i))
-			}
-		}); err != nil || !reflect.DeepEqual(each, j.lanes) {
+		if err := f.EachLane(func(l mq.Lane, offsets []uint64) { each[l] = append(each[l], offsets...) }); err != nil || !reflect.DeepEqual(each, j.lanes) {
 			t.Fatalf("%v: %v, want %v", err, each, j.lanes)
 		}
 		var keys [][]dedup.Entry
-		if err := f.Keys(0, func(_ *Part, list []dedup.Entry) bool {
-			keys = append(keys, list)
-			return true
+		if err := f.Keys(0, func(list dedup.Form, own int) bool {
+			keys = append(keys, list.AppendTo(nil))
+			return own == list.Len()
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -316,13 +299,9 @@ func TestDamageIsNoticed(t *testing.T) {
 		if !f.TakeBytes(bad) {
 			continue
 		}
-		var maps [mq.Lanes]*roaring64.Bitmap
-		for i := range maps {
-			maps[i] = roaring64.New()
-		}
 		_, named := f.Naming(0)
 		_, waits := f.Scheduled()
-		err := errors.Join(waits, f.Lanes(&maps), f.Keys(0, func(*Part, []dedup.Entry) bool { return true }), named)
+		err := errors.Join(waits, f.EachLane(func(mq.Lane, []uint64) {}), f.Keys(0, func(dedup.Form, int) bool { return true }), named)
 		if !errors.Is(err, ErrDamaged) {
 			t.Fatalf("byte %d of %d: %v", i, len(good), err)
 		}
@@ -347,12 +326,8 @@ func FuzzPart(f *testing.F) {
 		if !ft.TakeBytes(in) {
 			return
 		}
-		var maps [mq.Lanes]*roaring64.Bitmap
-		for i := range maps {
-			maps[i] = roaring64.New()
-		}
-		_ = ft.Lanes(&maps)
+		_ = ft.EachLane(func(mq.Lane, []uint64) {})
 		_, _ = ft.Naming(3)
-		_ = ft.Keys(0, func(*Part, []dedup.Entry) bool { return true })
+		_ = ft.Keys(0, func(dedup.Form, int) bool { return true })
 	})
 }

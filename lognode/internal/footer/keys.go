@@ -29,8 +29,9 @@ func (k *keys) append(b []byte) []byte {
 func (k *keys) reset() { k.list = nil }
 
 // Keys calls f with the idempotency keys of the parts, those of the newest part first (in a part the oldest first),
-// until it returns false or the rest is older than since.
-func (f *Footer) Keys(since int64, each func(*Part, []dedup.Entry) bool) error {
+// until it returns false or the rest is older than since. own is how many of a part's keys were not carried forward from
+// a segment before.
+func (f *Footer) Keys(since int64, each func(keys dedup.Form, own int) bool) error {
 	for i := len(f.Parts) - 1; i >= 0; i-- {
 		p := f.Parts[i]
 		if p.Last < since {
@@ -43,11 +44,11 @@ func (f *Footer) Keys(since int64, each func(*Part, []dedup.Entry) bool) error {
 		if len(form) == 0 {
 			continue
 		}
-		list, err := dedup.Parse(form)
+		keys, own, err := dedup.ReadForm(form, p.First)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
-		if !each(p, list) {
+		if !each(keys, own) {
 			return nil
 		}
 	}

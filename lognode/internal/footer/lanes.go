@@ -73,76 +73,54 @@ func (l *lanes) append(b []byte) []byte {
 
 func (l *lanes) reset() { *l = lanes{} }
 
-// Lanes adds the offsets of the footer's messages to a bitmap per lane; into has a bitmap for every lane other than
-// normal.
-func (f *Footer) Lanes(into *[mq.Lanes]*roaring64.Bitmap) error {
+// offsetsAtMost is how many offsets EachLane gives at a time.
+const offsetsAtMost = 1024
+
+// EachLane calls f with the messages that are not in the normal lane: with offsets of one lane, in ascending order, and for
+// each lane and part as often as it takes. The slice is used again.
+func (f *Footer) EachLane(each func(l mq.Lane, offsets []uint64)) error {
+	var buf [offsetsAtMost]uint64
+	var values roaring64.ManyIntIterator64
 	for _, p := range f.Parts {
-		form, err := p.section(sectionLanes)
+		maps, err := p.laneMaps()
 		if err != nil {
 			return err
 		}
-		if len(form) == 0 {
-			continue
-		}
-		r := mq.NewReader(form)
-		for lane := range into {
-			if mq.Lane(lane) == mq.LaneNormal {
+		for lane, m := range maps {
+			if m == nil {
 				continue
 			}
-			body := r.Bytes()
-			if len(body) == 0 {
-				continue
+			values.Initialize(m)
+			for n := values.NextMany(buf[:]); n > 0; n = values.NextMany(buf[:]) {
+				each(mq.Lane(lane), buf[:n])
 			}
-			m := roaring64.New()
-			if err := m.UnmarshalBinary(body); err != nil {
-				return fmt.Errorf("%w: lane %d: %w", ErrDamaged, lane, err)
-			}
-			into[lane].Or(m)
-		}
-		if r.Err() != nil {
-			return fmt.Errorf("%w: lanes: %w", ErrDamaged, r.Err())
 		}
 	}
 	return nil
 }
 
-// runAtMost is how many messages EachLane gives at a time.
-const runAtMost = 4096
-
-// EachLane calls f with stretches of neighbouring messages that are not in the normal lane, by ascending offset.
-func (f *Footer) EachLane(each func(first uint64, lanes []mq.Lane)) error {
-	var maps [mq.Lanes]*roaring64.Bitmap
-	for i := range maps {
-		maps[i] = roaring64.New()
+// laneMaps are the bitmaps of a part; nil for a lane without messages.
+func (p *Part) laneMaps() (maps [mq.Lanes]*roaring64.Bitmap, err error) {
+	form, err := p.section(sectionLanes)
+	if err != nil || len(form) == 0 {
+		return maps, err
 	}
-	if err := f.Lanes(&maps); err != nil {
-		return err
+	r := mq.NewReader(form)
+	for lane := range maps {
+		if mq.Lane(lane) == mq.LaneNormal {
+			continue
+		}
+		body := r.Bytes()
+		if len(body) == 0 {
+			continue
+		}
+		maps[lane] = roaring64.New()
+		if err := maps[lane].UnmarshalBinary(body); err != nil {
+			return maps, fmt.Errorf("%w: lane %d: %w", ErrDamaged, lane, err)
+		}
 	}
-	var heads [mq.Lanes]roaring64.IntPeekable64
-	for i, m := range maps {
-		heads[i] = m.Iterator()
+	if r.Err() != nil {
+		return maps, fmt.Errorf("%w: lanes: %w", ErrDamaged, r.Err())
 	}
-	var run []mq.Lane
-	first := uint64(0)
-	for {
-		lane, at := mq.Lane(0), uint64(0)
-		found := false
-		for i, h := range heads {
-			if h.HasNext() && (!found || h.PeekNext() < at) {
-				lane, at, found = mq.Lane(i), h.PeekNext(), true
-			}
-		}
-		if len(run) > 0 && (!found || at != first+uint64(len(run)) || len(run) == runAtMost) {
-			each(first, run)
-			run = run[:0]
-		}
-		if !found {
-			return nil
-		}
-		if len(run) == 0 {
-			first = at
-		}
-		run = append(run, lane)
-		heads[lane].Next()
-	}
+	return maps, nil
 }

@@ -13,22 +13,26 @@ import (
 // to be derived from the entries, here or on another replica. It runs beside the partition. f may be called again,
 // when it says footer.ErrDamaged: then everything is derived from the entries.
 func (p *Partition) withFooter(ctx context.Context, s *mq.Segment, f func(*footer.Footer) error) error {
+	return p.withFooterOf(ctx, s, p.partsInMemory(ctx, s.ID)[s.ID], f)
+}
+
+// withFooterOf is withFooter for who has asked for the parts in memory, and for those of other segments too.
+func (p *Partition) withFooterOf(ctx context.Context, s *mq.Segment, memory [][]byte, f func(*footer.Footer) error) error {
 	if end := s.DataEnd(); s.Base == end {
 		return f(footer.New(s.ID, s.Base, &end))
 	}
-	err := p.useFooter(ctx, s, f)
+	err := p.useFooter(ctx, s, memory, f)
 	if errors.Is(err, footer.ErrDamaged) {
 		p.log.Warn("a footer is damaged, and derived anew", "segment", s.ID, "err", err)
 		if err := p.env.Store.WriteFooter(s.ID, 0, nil); err != nil && !errors.Is(err, store.ErrUnknownSegment) {
 			return err
 		}
-		err = p.useFooter(ctx, s, f)
+		err = p.useFooter(ctx, s, p.partsInMemory(ctx, s.ID)[s.ID], f)
 	}
 	return err
 }
 
-func (p *Partition) useFooter(ctx context.Context, s *mq.Segment, f func(*footer.Footer) error) error {
-	memory := p.partsInMemory(ctx, s.ID)
+func (p *Partition) useFooter(ctx context.Context, s *mq.Segment, memory [][]byte, f func(*footer.Footer) error) error {
 	end := s.DataEnd()
 	ft := footer.New(s.ID, s.Base, &end)
 	file, size, err := p.env.Store.OpenFooter(s.ID)
@@ -100,7 +104,7 @@ func (p *Partition) DeriveFooter(ctx context.Context, s *mq.Segment, taken func(
 	if s.Base == s.End {
 		return true, nil
 	}
-	if !Resident(p.env.Store, s) || p.partsInMemory(ctx, s.ID) != nil {
+	if !Resident(p.env.Store, s) || p.partsInMemory(ctx, s.ID)[s.ID] != nil {
 		return false, nil
 	}
 	f := footer.New(s.ID, s.Base, &s.End)

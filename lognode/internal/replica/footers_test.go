@@ -82,7 +82,7 @@ func (o *one) waitWritten(id mq.SegmentID) {
 		}
 	})
 	<-ended // on disk, and the last part is on its way
-	for o.p.partsInMemory(context.Background(), id) != nil {
+	for o.p.partsInMemory(context.Background(), id)[id] != nil {
 		done := make(chan struct{}) // a turn of the readers: the write is one of them
 		o.p.beside(func(context.Context) { close(done) })
 		<-done

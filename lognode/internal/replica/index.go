@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"slices"
 
 	"github.com/splashdam/splashdam/lognode/internal/footer"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -109,18 +110,23 @@ func (p *Partition) writeParts(h *held, x *indexing) {
 	})
 }
 
-// partsInMemory are the parts of a copy that its file may lack: they are asked for before the file is read.
-func (p *Partition) partsInMemory(ctx context.Context, id mq.SegmentID) [][]byte {
-	ch := make(chan [][]byte, 1)
+// partsInMemory are, by segment, the parts of copies that their files may lack: they are asked for before the files are read.
+func (p *Partition) partsInMemory(ctx context.Context, ids ...mq.SegmentID) map[mq.SegmentID][][]byte {
+	ch := make(chan map[mq.SegmentID][][]byte, 1)
 	ok := p.post(func() {
-		h := p.copies[id]
-		if h == nil || h.index == nil {
-			ch <- nil
-			return
-		}
-		parts := append([][]byte(nil), h.index.pending...)
-		if last := h.index.b.Encode(); last != nil {
-			parts = append(parts, last)
+		parts := map[mq.SegmentID][][]byte{}
+		for _, id := range ids {
+			h := p.copies[id]
+			if h == nil || h.index == nil {
+				continue
+			}
+			of := slices.Clone(h.index.pending)
+			if last := h.index.b.Encode(); last != nil {
+				of = append(of, last)
+			}
+			if len(of) > 0 {
+				parts[id] = of
+			}
 		}
 		ch <- parts
 	})

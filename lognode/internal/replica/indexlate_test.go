@@ -38,7 +38,7 @@ func (o *one) indexedTo(s *mq.Segment) mq.Position {
 		}
 	}
 	f := footer.New(s.ID, s.Base, nil)
-	parts := o.p.partsInMemory(context.Background(), s.ID)
+	parts := o.p.partsInMemory(context.Background(), s.ID)[s.ID]
 	if file, size, err := o.store.OpenFooter(s.ID); err == nil {
 		f.Read(file, size)
 		_ = file.Close()

@@ -47,14 +47,18 @@ func (p *Partition) load(ctx context.Context, o *loaded) error {
 		}
 	}
 	segment.Gaps(o.chain, o.base, o.machine.Hole)
+	o.took.checkpoint = o.took.lap()
+	if err := p.recollect(ctx, o); err != nil {
+		return err
+	}
+	o.took.footers = o.took.lap()
 	if parts != nil {
-		if err := p.learnLanes(ctx, o.chain, o.machine); err != nil {
-			return err
-		}
 		if err := p.loadSchedules(ctx, o, asOf); err != nil {
 			return err
 		}
 	}
+	o.took.schedules = o.took.lap()
+	defer func() { o.took.replay = o.took.lap() }()
 	for i := range o.chain {
 		s := &o.chain[i]
 		if !asOf.Before(s.End) && i < len(o.chain)-1 {
@@ -97,29 +101,6 @@ func (o *loaded) holds(at mq.Position) bool {
 		}
 	}
 	return false
-}
-
-// learnLanes tells a machine that was loaded from a checkpoint the lanes of the messages below it, if any but the normal
-// one are in use there.
-func (p *Partition) learnLanes(ctx context.Context, chain []mq.Segment, m *delivery.Machine) error {
-	from, to := m.UnknownLanes()
-	if from == to {
-		return nil
-	}
-	for i := range chain {
-		s := &chain[i]
-		if s.End.Offset <= from || s.Base.Offset >= to {
-			continue
-		}
-		err := p.withFooter(ctx, s, func(f *footer.Footer) error {
-			return f.EachLane(func(first uint64, lanes []mq.Lane) { m.LearnLanes(first, uint32(len(lanes)), lanes) })
-		})
-		if err != nil {
-			return fmt.Errorf("reading the lanes of segment %d: %w", s.ID, err)
-		}
-	}
-	m.LanesLearnt()
-	return nil
 }
 
 // loadSchedules makes the book of a checkpoint whole: it reads where the messages of pending schedules are.

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/dedup"
@@ -68,37 +67,6 @@ func (l *leadership) repeat(i int, known *dedup.Entry, content uint64) frame.Rep
 	return r
 }
 
-// loadKeys makes the table of the keys in the window from the footers of the chain, newest first.
-func (p *Partition) loadKeys(ctx context.Context, o *loaded) error {
-	since := o.stamp - int64(dedup.Window)
-	var lists [][]dedup.Entry
-	own := 0 // keys that were not carried forward from a segment before: those may be older than what comes further back
-	for i := len(o.chain) - 1; i >= 0 && own < dedup.MaxKeys; i-- {
-		older, before, ownBefore := false, len(lists), own
-		err := p.withFooter(ctx, &o.chain[i], func(f *footer.Footer) error {
-			lists, own = lists[:before], ownBefore
-			older = len(f.Parts) > 0 && f.Parts[0].First < since
-			return f.Keys(since, func(part *footer.Part, keys []dedup.Entry) bool {
-				for _, k := range keys {
-					if k.Stamp >= part.First {
-						own++
-					}
-				}
-				lists = append(lists, keys)
-				return own < dedup.MaxKeys
-			})
-		})
-		if err != nil {
-			return fmt.Errorf("reading the idempotency keys of segment %d: %w", o.chain[i].ID, err)
-		}
-		if older {
-			break
-		}
-	}
-	o.keys = dedup.Build(lists)
-	return nil
-}
-
 // keysBytes is the size of one record of keys that are carried forward.
 const keysBytes = 256 << 10
 
@@ -113,8 +81,8 @@ func (p *Partition) carryKeys(l *leadership, s mq.Segment, done func(error)) {
 		var list []dedup.Entry
 		err := p.withFooter(ctx, &s, func(f *footer.Footer) error {
 			list = nil
-			return f.Keys(time.Now().Add(-dedup.Window).UnixNano(), func(_ *footer.Part, keys []dedup.Entry) bool {
-				list = append(list, keys...)
+			return f.Keys(time.Now().Add(-dedup.Window).UnixNano(), func(keys dedup.Form, _ int) bool {
+				list = keys.AppendTo(list)
 				return true
 			})
 		})

@@ -175,8 +175,9 @@ type loaded struct {
 
 // took is where the time of an opening goes.
 type took struct {
-	chain, suffix, state, keys time.Duration
-	since                      time.Time
+	chain, suffix, checkpoint, footers, schedules, replay time.Duration
+
+	since time.Time
 }
 
 // lap is the time since the last lap.
@@ -189,9 +190,9 @@ func (t *took) lap() time.Duration {
 // prepare runs beside the partition and may be tried again.
 func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.Machine) (loaded, error) {
 	id := l.seg.Segment().ID
-	t := took{since: time.Now()}
+	o := loaded{machine: kept, took: took{since: time.Now()}}
 	head, chain, err := p.env.Chain.Chain(ctx, p.id)
-	t.chain = t.lap()
+	o.took.chain = o.took.lap()
 	if err != nil {
 		return loaded{}, err
 	}
@@ -201,20 +202,15 @@ func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.M
 	if err := segment.CheckChain(&head, chain); err != nil {
 		return loaded{}, err
 	}
-	o := loaded{chain: segment.AsHeld(chain), base: head.Open.Base, holes: head.Holes, machine: kept}
+	o.chain, o.base, o.holes = segment.AsHeld(chain), head.Open.Base, head.Holes
 	x := p.suffixFor(&head)
 	if head.Last != nil {
 		err = x.repair(ctx, head.Last)
 	}
-	t.suffix = t.lap()
+	o.took.suffix = o.took.lap()
 	if err == nil && kept == nil {
 		err = p.load(ctx, &o)
-		if t.state = t.lap(); err == nil {
-			err = p.loadKeys(ctx, &o)
-		}
-		t.keys = t.lap()
 	}
-	o.took = t
 	if segment.Invariant(err) != "" {
 		return o, err // nothing may be judged by what should not be
 	}
@@ -264,8 +260,8 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	p.syncGroups(l)
 	p.lookForDamage(l)
 	p.env.Metrics.Opened.Inc()
-	p.log.Info("serving", "segment", s.ID, "after", time.Since(l.began), "chain", o.took.chain, "suffix", o.took.suffix, "state", o.took.state,
-		"keys", o.took.keys, "segments", len(l.chain), "known keys", l.keys.Len())
+	p.log.Info("serving", "segment", s.ID, "after", time.Since(l.began), "chain", o.took.chain, "suffix", o.took.suffix,
+		"checkpoint", o.took.checkpoint, "footers", o.took.footers, "schedules", o.took.schedules, "replay", o.took.replay, "segments", len(l.chain), "known keys", l.keys.Len())
 	if l.hasState() && !l.seg.Sealed() {
 		p.checkpoint(l)
 	}

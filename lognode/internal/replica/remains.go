@@ -87,8 +87,11 @@ func (p *Partition) keepReadable(ctx context.Context) {
 	if err := p.load(ctx, &o); err != nil { // what groups have done is lost with it; the messages are not
 		p.log.Warn("the state of groups can't be read of what is left of a damaged partition", "err", err)
 		o.machine, o.book = delivery.New(p.id), schedule.New()
+		if err := p.recollect(ctx, &o); err != nil {
+			return
+		}
 	}
-	if err := p.loadKeys(ctx, &o); err != nil || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return
 	}
 	p.post(func() { p.serveRemains(head.Open, &o, why) })
