@@ -29,7 +29,7 @@ const (
 func (g *Gateway) groupRoutes() []route {
 	const group = "/v1/topics/:topic/groups/:group"
 	return []route{
-		{http.MethodGet, group + "/dead", g.handleDeadMessages, []string{"partition", "limit", "cursor", "reason", "key", "died_after", "died_before"}},
+		{http.MethodGet, group + "/dead", g.handleDeadMessages, []string{"partition", "limit", "cursor", "reason", "key", "died_after", "died_before", "history"}},
 		{http.MethodDelete, group + "/dead", g.handleDeleteDead, []string{"reason", "key", "died_after", "died_before", "ids", "limit", "dry_run"}},
 		{http.MethodPost, group + "/redrive", g.handleRedrive, []string{"dry_run"}},
 		{http.MethodPost, group + "/seek", g.handleSeek, []string{"dry_run"}},

@@ -106,7 +106,15 @@ func (g *Gateway) handleDeadMessages(c echo.Context) error {
 	if err := w.choose(f, "query"); err != nil {
 		return err
 	}
-	return g.listHeld(c, "dead", w.filter)
+	history, err := queryBool(c, "history")
+	if err != nil {
+		return err
+	}
+	list := heldListing{state: "dead", filter: w.filter, most: maxPage, page: maxPage}
+	if history {
+		list.most, list.page, list.more = maxHistories, historyPage, g.addHistories
+	}
+	return g.listHeld(c, &list)
 }
 
 // filterScope binds a cursor to what its listing was filtered by.

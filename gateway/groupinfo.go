@@ -129,17 +129,27 @@ func (g *Gateway) handleHeldMessages(c echo.Context) error {
 	state := c.QueryParam("state")
 	switch state {
 	case "ready", "leased", "waiting", "parked", "dead":
-		return g.listHeld(c, state, nil)
+		return g.listHeld(c, &heldListing{state: state, most: maxPage, page: maxPage})
 	}
 	return badParameter("query/state", "must be ready, leased, waiting, parked or dead, not %.40q", state)
 }
 
-// listHeld lists what a group holds in a state; filter is for dead letters.
-func (g *Gateway) listHeld(c echo.Context, state string, filter *mqpb.DeadFilter) error {
-	limit, err := queryLimit(c)
+// heldListing is what is listed of a group.
+type heldListing struct {
+	state  string
+	filter *mqpb.DeadFilter // of dead letters
+	most   int              // the largest limit
+	page   int              // how many are asked for between two looks at the time that is left
+	more   func(context.Context, mq.GroupID, []api.HeldMessage)
+}
+
+// listHeld lists what a group holds in a state, and tells more of it.
+func (g *Gateway) listHeld(c echo.Context, list *heldListing) error {
+	most, err := queryInt(c, "limit", defaultPage, 1, int64(list.most))
 	if err != nil {
 		return err
 	}
+	limit := int(most)
 	only, err := queryInt(c, "partition", -1, 0, mq.MaxPartitions-1)
 	if err != nil {
 		return err
@@ -148,7 +158,7 @@ func (g *Gateway) listHeld(c echo.Context, state string, filter *mqpb.DeadFilter
 	if err != nil {
 		return err
 	}
-	at, err := g.heldFrom(c, t, group.ID, state, only, filter)
+	at, err := g.heldFrom(c, t, group.ID, list.state, only, list.filter)
 	if err != nil {
 		return err
 	}
@@ -156,9 +166,12 @@ func (g *Gateway) listHeld(c echo.Context, state string, filter *mqpb.DeadFilter
 	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
 	defer cancel()
 	for at.inside() && len(out.Messages) < limit && !pressed(ctx) {
-		page, next, err := g.heldPage(ctx, at, uint32(limit-len(out.Messages)))
+		page, next, err := g.heldPage(ctx, at, uint32(min(limit-len(out.Messages), list.page)))
 		if err != nil {
 			return err
+		}
+		if list.more != nil {
+			list.more(ctx, group.ID, page)
 		}
 		out.Messages = append(out.Messages, page...)
 		at.next(next)

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/splashdam/splashdam/shared/api"
 )
 
 // TestEndGroupsAtWork does to groups what operators do, with the leader killed in between.
@@ -75,6 +77,17 @@ func redriveOverCrash(t *testing.T, c *Cluster) {
 		t.Errorf("after the redrive: %+v, want %s as attempt 1", again[0], got[0].ID)
 	}
 	one.settle("ack", again, "")
+	var dead api.HeldList // the new leader has what became of each attempt from the journal
+	one.call(200, "GET", "/v1/topics/redrive/groups/g/dead?history=true", "", &dead)
+	for _, m := range dead.Messages {
+		if h := m.History; len(h) != 1 || h[0].Attempt != 1 || h[0].Result != "dead" || h[0].Reason != "Card declined" || h[0].Consumer == "" ||
+			h[0].DeliveredAt.IsZero() || h[0].EndedAt.IsZero() {
+			t.Errorf("history: %+v (%+v)", h, m.HistoryError)
+		}
+	}
+	if len(dead.Messages) != 4 {
+		t.Errorf("%d letters with histories", len(dead.Messages))
+	}
 	// A rate: the first one is ready at once, the second 50 ms later; the leader that gives it out is another one.
 	if r := redrive("", `{"rate":20,"limit":2}`); r.Messages != 2 || !r.More {
 		t.Errorf("two at a rate: %+v", r)

@@ -160,6 +160,28 @@ type HeldMessage struct {
 	// FirstDelivery and LastDelivery are when it was handed out, as Attempt counts; zero for never.
 	FirstDelivery time.Time `json:"first_delivery,omitzero"`
 	LastDelivery  time.Time `json:"last_delivery,omitzero"`
+	// History is what became of the attempts of a dead letter, in order, if it was asked for: the newest MaxHistory, of which
+	// HistoryLeftOut are older. HistoryError says why there is none.
+	History        []DeadAttempt `json:"history,omitempty"`
+	HistoryLeftOut int           `json:"history_left_out,omitempty"`
+	HistoryError   *ItemError    `json:"history_error,omitempty"`
+}
+
+// MaxHistory bounds the history of a dead letter; all of it is in the message's trace.
+const MaxHistory = 100
+
+// DeadAttempt is one attempt of a dead letter, or what made attempts begin anew: a redrive, a seek.
+type DeadAttempt struct {
+	Attempt     uint32    `json:"attempt,omitempty"`
+	DeliveredAt time.Time `json:"delivered_at,omitzero"` // not of what retention has removed
+	// Consumer is who had it: the name that a receive gave, or its member's; of a webhook the gateway.
+	Consumer string    `json:"consumer,omitempty"`
+	EndedAt  time.Time `json:"ended_at,omitzero"`
+	// Result is failed (a nack), lease_expired, dead, postponed or returned (both not counted), acked, redriven, seek, removed,
+	// expired (past its TTL) or filtered; left out where the log does not say how it ended.
+	Result  string    `json:"result,omitempty"`
+	Reason  string    `json:"reason,omitempty"`  // of a webhook: status, time and the begin of the answer
+	RetryAt time.Time `json:"retry_at,omitzero"` // when it was or is ready again
 }
 
 // HeldList is the answer to GET …/groups/{g}/messages and …/dead.

@@ -159,6 +159,13 @@ func (c *Client) DeadMatching(ctx context.Context, topic, group string, f api.De
 	return fetch[api.HeldList](ctx, c, http.MethodGet, withQuery(pathOf("topics", topic, "groups", group, "dead"), q), nil, true)
 }
 
+// DeadHistories is DeadMatching with the history of each: what became of its attempts. A page has at most 100.
+func (c *Client) DeadHistories(ctx context.Context, topic, group string, f api.DeadFilter, p Page) (api.HeldList, error) {
+	q := deadQuery(f, p.query())
+	q.Set("history", "true")
+	return fetch[api.HeldList](ctx, c, http.MethodGet, withQuery(pathOf("topics", topic, "groups", group, "dead"), q), nil, true)
+}
+
 // Message reads one message by its id.
 func (c *Client) Message(ctx context.Context, id string) (api.Message, error) {
 	return fetch[api.Message](ctx, c, http.MethodGet, pathOf("messages", id), nil, true)

@@ -57,17 +57,23 @@ type deadList struct {
 	deadTimes `embed:""`
 	Partition *uint32 `help:"Those of this partition only."`
 	Limit     int     `short:"n" default:"100" help:"Messages at most."`
+	History   bool    `help:"With what became of each attempt."`
 }
 
 func (d *deadList) Run(s *session) error {
 	if err := goodLimit(d.Limit); err != nil {
 		return err
 	}
-	return held(s, client.Page{Partition: d.Partition}, d.Limit, "no dead letters\n", func(p client.Page) (api.HeldList, error) {
-		ctx, cancel := s.call()
-		defer cancel()
-		return s.client.DeadMatching(ctx, d.Topic, d.Group, d.filter(), p)
-	})
+	list, most, render := s.client.DeadMatching, 1000, renderHeld
+	if d.History {
+		list, most, render = s.client.DeadHistories, 100, renderHistories
+	}
+	return held(s, client.Page{Partition: d.Partition}, d.Limit, heldForm{most: most, none: "no dead letters\n", render: render},
+		func(p client.Page) (api.HeldList, error) {
+			ctx, cancel := s.call()
+			defer cancel()
+			return list(ctx, d.Topic, d.Group, d.filter(), p)
+		})
 }
 
 type deadRedrive struct {

@@ -257,7 +257,7 @@ func (g *groupMessages) Run(s *session) error {
 	if g.Partition != nil {
 		none = fmt.Sprintf("no messages of partition %d are %s; --state names another state\n", *g.Partition, g.State)
 	}
-	return held(s, client.Page{Partition: g.Partition}, g.Limit, none, func(p client.Page) (api.HeldList, error) {
+	return held(s, client.Page{Partition: g.Partition}, g.Limit, heldForm{most: 1000, none: none, render: renderHeld}, func(p client.Page) (api.HeldList, error) {
 		ctx, cancel := s.call()
 		defer cancel()
 		return s.client.GroupMessages(ctx, g.Topic, g.Group, g.State, p)
@@ -265,10 +265,10 @@ func (g *groupMessages) Run(s *session) error {
 }
 
 // held lists page after page up to limit, beginning with the first one.
-func held(s *session, page client.Page, limit int, none string, next func(client.Page) (api.HeldList, error)) error {
+func held(s *session, page client.Page, limit int, form heldForm, next func(client.Page) (api.HeldList, error)) error {
 	all := api.HeldList{Messages: []api.HeldMessage{}}
 	for len(all.Messages) < limit {
-		page.Limit = min(limit-len(all.Messages), 1000)
+		page.Limit = min(limit-len(all.Messages), form.most)
 		got, err := next(page)
 		if err != nil {
 			return err
@@ -281,10 +281,17 @@ func held(s *session, page client.Page, limit int, none string, next func(client
 	}
 	return s.show(all, func() string {
 		if len(all.Messages) == 0 {
-			return none
+			return form.none
 		}
-		return renderHeld(all.Messages, s.width, s.painter())
+		return form.render(all.Messages, s.width, s.painter())
 	})
+}
+
+// heldForm is how a listing of what a group holds is asked for and shown.
+type heldForm struct {
+	most   int    // messages of a page
+	none   string // without any
+	render func(list []api.HeldMessage, width int, paint painter) string
 }
 
 func renderGroups(list []api.GroupSummary, width int, paint painter) string {
