@@ -53,7 +53,10 @@ func (p *partition) repair(s mq.Segment, done func()) {
 	default: // it may be all that is left of what is intact in it
 		x := &suffix{p: p}
 		all := s.Holders()
-		x.ask(all, func(r mq.Replica, found func(segment.Found)) { x.tailOf(&s, r, found) }, func(found []segment.Found) {
+		x.ask(all, func(r mq.Replica, found func(segment.Found)) { x.tailOf(&s, r, found) }, func(found []segment.Found, left int) {
+			if left > 0 {
+				return
+			}
 			for i, f := range found {
 				if all[i].Store != p.node.self.Store && f.Whole(s.DataEnd()) {
 					p.recreate(s, done)

@@ -27,21 +27,38 @@ type suffix struct {
 	fence *Fence
 }
 
-// repair brings the last sealed segment to its quorum before anything is built on it.
+// repair brings the last sealed segment to its quorum before anything is built on it. Once the answers show that a quorum has it
+// those that are silent are not waited for; they get what they lack when they have answered.
 func (x *suffix) repair(s *mq.Segment, done func(error)) {
 	all := s.Holders()
-	x.ask(all, func(r mq.Replica, found func(segment.Found)) { x.tailOf(s, r, found) }, func(found []segment.Found) {
+	whole := false
+	x.ask(all, func(r mq.Replica, found func(segment.Found)) { x.tailOf(s, r, found) }, func(found []segment.Found, left int) {
 		lacking, behind := segment.Spread(s, found)
-		x.spread(s, all, found, lacking, behind, done)
+		if lacking == 0 && !whole {
+			whole = true
+			done(nil)
+		}
+		switch {
+		case left > 0:
+		case whole:
+			x.catchUp(s, all, found, behind)
+		default:
+			x.spread(s, all, found, lacking, behind, done)
+		}
 	})
+}
+
+// catchUp gives holders what they lack, beside.
+func (x *suffix) catchUp(s *mq.Segment, all []mq.Replica, found []segment.Found, behind []int) {
+	for _, i := range behind {
+		x.copyTo(s, all[i], found[i].Tail, func(error) {})
+	}
 }
 
 func (x *suffix) spread(s *mq.Segment, all []mq.Replica, found []segment.Found, lacking int, behind []int, done func(error)) {
 	if lacking == 0 {
 		done(nil)
-		for _, i := range behind { // beside
-			x.copyTo(s, all[i], found[i].Tail, func(error) {})
-		}
+		x.catchUp(s, all, found, behind)
 		return
 	}
 	if len(behind) == 0 {
@@ -56,19 +73,19 @@ func (x *suffix) spread(s *mq.Segment, all []mq.Replica, found []segment.Found, 
 	})
 }
 
-// ask asks all holders; one that does not answer in time is not known.
-func (x *suffix) ask(all []mq.Replica, one func(mq.Replica, func(segment.Found)), done func([]segment.Found)) {
+// ask asks all holders; one that does not answer in time is not known. With each answer heard is told what is found, and how
+// many are still to come.
+func (x *suffix) ask(all []mq.Replica, one func(mq.Replica, func(segment.Found)), heard func(found []segment.Found, left int)) {
 	found := make([]segment.Found, len(all))
 	left := len(all)
 	if left == 0 {
-		done(found)
+		heard(found, left)
 	}
 	for i, r := range all {
 		one(r, func(f segment.Found) {
 			found[i] = f
-			if left--; left == 0 {
-				done(found)
-			}
+			left--
+			heard(found, left)
 		})
 	}
 }
@@ -122,7 +139,10 @@ func (x *suffix) copyTo(s *mq.Segment, r mq.Replica, tail mq.Position, done func
 // judge looks for what is left of a sealed segment and records the rest as lost, if that may be (segment.Lost).
 func (x *suffix) judge(head mq.Head, s *mq.Segment, force *Force, done func(error)) {
 	all := s.Holders()
-	x.ask(all, func(r mq.Replica, found func(segment.Found)) { x.sealedTail(s, r, found) }, func(found []segment.Found) {
+	x.ask(all, func(r mq.Replica, found func(segment.Found)) { x.sealedTail(s, r, found) }, func(found []segment.Found, left int) {
+		if left > 0 {
+			return
+		}
 		held, below, forced, err := segment.Lost(s, found, force)
 		if err != nil || !below {
 			done(err)

@@ -22,8 +22,6 @@ const (
 	checkpointPart = 256 << 10
 	// fetchBytes is how much is read from another node at a time.
 	fetchBytes = 4 << 20
-	// probeWait is how long a replica has to say what it holds; one that needs longer is not waited for.
-	probeWait = 500 * time.Millisecond
 	// pieceWait is how long a piece of a segment may take to come or go.
 	pieceWait = 3 * time.Second
 )

@@ -75,13 +75,17 @@ const (
 // wholeElsewhere says whether another holder of a sealed segment has all of it.
 func (p *Partition) wholeElsewhere(ctx context.Context, s *mq.Segment) bool {
 	x := suffix{p: p, self: p.env.Store.Identity().Store}
-	answers := x.ask(ctx, s.Holders(), func(ctx context.Context, r mq.Replica) segment.Found {
+	q := p.inquire(ctx, s.Holders(), func(ctx context.Context, r mq.Replica) segment.Found {
 		if r.Store == x.self {
 			return segment.Found{}
 		}
 		return x.tailOf(ctx, s, r)
 	})
-	return slices.ContainsFunc(answers, func(f segment.Found) bool { return f.Whole(s.DataEnd()) })
+	defer q.end()
+	whole := func(found []segment.Found) bool {
+		return slices.ContainsFunc(found, func(f segment.Found) bool { return f.Whole(s.DataEnd()) })
+	}
+	return whole(q.until(whole))
 }
 
 // readElsewhere reads all of a sealed segment from the other replicas and keeps nothing of it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/segment"
@@ -43,8 +42,21 @@ func (x *suffix) repair(ctx context.Context, s *mq.Segment) error {
 		return nil
 	}
 	all := s.Holders()
-	found := x.ask(ctx, all, func(ctx context.Context, r mq.Replica) segment.Found { return x.tailOf(ctx, s, r) })
-	if err := segment.CheckCopies(s, all, found); err != nil {
+	// Not of ctx: the answers that come late still count, beside.
+	q := x.p.inquire(x.p.ctx, all, func(ctx context.Context, r mq.Replica) segment.Found { return x.tailOf(ctx, s, r) })
+	found := q.until(func(found []segment.Found) bool {
+		lacking, _ := segment.Spread(s, found)
+		return lacking == 0
+	})
+	err := segment.CheckCopies(s, all, found)
+	if q.left > 0 {
+		x.p.work.Go(func() {
+			found := q.all()
+			x.p.post(func() { x.late(s, all, found) })
+		})
+		return err
+	}
+	if err != nil {
 		return err
 	}
 	lacking, behind := segment.Spread(s, found)
@@ -66,6 +78,22 @@ func (x *suffix) repair(ctx context.Context, s *mq.Segment) error {
 		}
 		return fmt.Errorf("segment %d up to %s is on %d of %d replicas needed: %w", s.ID, s.DataEnd(), s.Quorum-lacking, s.Quorum, last)
 	}
+	x.catchUp(s, all, found, behind)
+	return nil
+}
+
+// late takes up what is known when all holders have answered, or have had the time to, after repair did without some of them.
+func (x *suffix) late(s *mq.Segment, all []mq.Replica, found []segment.Found) {
+	if err := segment.CheckCopies(s, all, found); err != nil {
+		x.p.stop(err)
+		return
+	}
+	_, behind := segment.Spread(s, found)
+	x.catchUp(s, all, found, behind)
+}
+
+// catchUp gives holders what they lack, beside. Those that it does not reach ask for it themselves (Partition.Repair).
+func (x *suffix) catchUp(s *mq.Segment, all []mq.Replica, found []segment.Found, behind []int) {
 	for _, i := range behind {
 		x.p.beside(func(ctx context.Context) {
 			if err := x.copyTo(ctx, s, all[i], found[i].Tail); err != nil {
@@ -73,20 +101,6 @@ func (x *suffix) repair(ctx context.Context, s *mq.Segment) error {
 			}
 		})
 	}
-	return nil
-}
-
-// ask asks all holders of a segment at once; one that does not answer soon is not known.
-func (x *suffix) ask(ctx context.Context, all []mq.Replica, one func(context.Context, mq.Replica) segment.Found) []segment.Found {
-	found := make([]segment.Found, len(all))
-	ctx, cancel := context.WithTimeout(ctx, probeWait)
-	defer cancel()
-	var wg sync.WaitGroup
-	for i, r := range all {
-		wg.Go(func() { found[i] = one(ctx, r) })
-	}
-	wg.Wait()
-	return found
 }
 
 func (x *suffix) tailOf(ctx context.Context, s *mq.Segment, r mq.Replica) segment.Found {
@@ -149,7 +163,7 @@ func (x *suffix) sealedTail(ctx context.Context, s *mq.Segment, r mq.Replica) se
 // was recorded, or if nothing is lost.
 func (x *suffix) judge(ctx context.Context, head mq.Head, s *mq.Segment, by meta.Force) error {
 	all := s.Holders()
-	found := x.ask(ctx, all, func(ctx context.Context, r mq.Replica) segment.Found { return x.sealedTail(ctx, s, r) })
+	found := x.p.inquire(ctx, all, func(ctx context.Context, r mq.Replica) segment.Found { return x.sealedTail(ctx, s, r) }).all()
 	var force *segment.Force
 	if by.Stands(head.Open.ID, time.Now()) {
 		force = &segment.Force{Store: by.Store, Empty: by.Empty}

@@ -25,6 +25,10 @@ type others struct {
 	tails  map[mq.StoreID]mq.Position
 	fences chan uint64 // the numbers of the leaders that sealed
 	sums   map[mq.StoreID]uint64
+	// slow is a node that answers a probe only when silent is closed; copied receives the ids of those that are sent copies.
+	slow   mq.StoreID
+	silent chan struct{}
+	copied chan mq.StoreID
 }
 
 func (others) Send(mq.StoreID, frame.Type, link.Encoder) bool { return false }
@@ -41,7 +45,11 @@ func (o others) Client(to mq.StoreID) (mqpb.LogNodeClient, error) {
 	if !ok {
 		return nil, errors.New("it is away")
 	}
-	return other{store: to, tail: tail, fences: o.fences, sum: o.sums[to]}, nil
+	x := other{store: to, tail: tail, fences: o.fences, sum: o.sums[to], copied: o.copied}
+	if to == o.slow {
+		x.silent = o.silent
+	}
+	return x, nil
 }
 
 type other struct {
@@ -50,6 +58,8 @@ type other struct {
 	tail   mq.Position
 	fences chan uint64
 	sum    uint64
+	silent chan struct{} // nil for one that answers at once
+	copied chan mq.StoreID
 }
 
 func (o other) state(segment uint64) []*mqpb.SegmentState {
@@ -57,6 +67,9 @@ func (o other) state(segment uint64) []*mqpb.SegmentState {
 }
 
 func (o other) Probe(_ context.Context, r *mqpb.ProbeRequest, _ ...grpc.CallOption) (*mqpb.ProbeResponse, error) {
+	if o.silent != nil {
+		<-o.silent
+	}
 	return &mqpb.ProbeResponse{Node: &mqpb.Incarnation{Store: string(o.store), Boot: 1}, Segments: o.state(r.Segments[0])}, nil
 }
 
@@ -66,6 +79,9 @@ func (o other) Seal(_ context.Context, r *mqpb.SealRequest, _ ...grpc.CallOption
 }
 
 func (o other) CopyEntries(context.Context, *mqpb.CopyEntriesRequest, ...grpc.CallOption) (*mqpb.CopyEntriesResponse, error) {
+	if o.copied != nil {
+		o.copied <- o.store
+	}
 	return &mqpb.CopyEntriesResponse{}, nil
 }
 
