@@ -125,9 +125,13 @@ const suffixLate = int64(10 * time.Second)
 // LacksCopies says how many copies of a partition's last sealed segment should be made at once. The new leader brings the
 // end of that segment to a quorum before it serves (replication.md step 6), and fewer than a quorum of its holders
 // live. Waiting until they are taken for lost, as the repair of other sealed segments does, would take a minute. 0 if none
-// lives: there is nothing to copy from.
+// lives: there is nothing to copy from. 0 also while the leader itself is away: the partition gets another one now, and a change
+// of its head would come in between.
 func LacksCopies(h *mq.Head, c *Cluster, past History) int {
 	if h.Open == nil || h.Last == nil || h.Last.Base == h.Last.DataEnd() {
+		return 0
+	}
+	if boot, ok := c.Alive[h.Open.Leader.Store]; !ok || boot != h.Open.Leader.Boot || c.Suspect[h.Open.Leader.Store] {
 		return 0
 	}
 	recent := past.Segment == h.Open.ID && past.Opened != 0 && c.Now-past.Opened < suffixLate

@@ -198,3 +198,44 @@ func TestHistory(t *testing.T) {
 		t.Errorf("ends at %d", last)
 	}
 }
+
+// The last segment is copied at once for a leader that lives and may not serve without, not while the partition gets another one.
+func TestLacksCopies(t *testing.T) {
+	recent := History{Segment: 5, Opened: 99 * second}
+	gone := func(stores ...mq.StoreID) func(*Cluster) {
+		return func(c *Cluster) {
+			for _, s := range stores {
+				delete(c.Alive, s)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*Cluster)
+		past   History
+		want   int
+	}{
+		"a quorum lives":              {gone("s2"), recent, 0},
+		"one holder, just opened":     {gone("s2", "s3"), recent, 1},
+		"one holder, opened long ago": {gone("s2", "s3"), History{Segment: 5, Opened: second}, 0},
+		"it says that it waits": {func(c *Cluster) {
+			gone("s2", "s3")(c)
+			c.Opening = map[mq.SegmentID]bool{5: true}
+		}, History{}, 1},
+		"the leader is gone": {gone("s1", "s3"), recent, 0},
+		"the leader is silent": {func(c *Cluster) {
+			gone("s3")(c)
+			c.Suspect = map[mq.StoreID]bool{"s1": true}
+		}, recent, 0},
+		"the leader was restarted": {func(c *Cluster) {
+			gone("s2", "s3")(c)
+			c.Alive["s1"] = 2
+		}, recent, 0},
+		"none lives": {gone("s1", "s2", "s3"), recent, 0},
+	} {
+		h, cluster := open(), calm()
+		c.change(&cluster)
+		if got := LacksCopies(&h, &cluster, c.past); got != c.want {
+			t.Errorf("%s: %d copies, want %d", name, got, c.want)
+		}
+	}
+}

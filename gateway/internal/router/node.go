@@ -58,6 +58,11 @@ type Session struct {
 // Node is the log node's name.
 func (s *Session) Node() string { return s.node }
 
+// silent is how long nothing came from the node.
+func (s *Session) silent(now time.Time) time.Duration {
+	return time.Duration(now.UnixNano() - s.heard.Load())
+}
+
 // Confirm says that a hand-over reached its consumer.
 func (s *Session) Confirm(p mq.PartitionID, g mq.GroupID, handover uint64) error {
 	return s.caller.Tell(frame.TypeConfirm, &frame.Handover{Partition: p, Group: g, Handover: handover})
@@ -171,7 +176,7 @@ func (n *node) watch(ctx context.Context, end context.CancelFunc, s *Session) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			silent := time.Duration(now.UnixNano() - s.heard.Load())
+			silent := s.silent(now)
 			if silent < hush {
 				continue
 			}

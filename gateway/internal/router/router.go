@@ -102,8 +102,8 @@ func (r *Router) CallKeyed(ctx context.Context, p mq.PartitionID, t frame.Type, 
 	lost := err
 	changes, cancel := r.cfg.View.Subscribe()
 	defer cancel()
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		if ended := wait(ctx, r.ctx, changes, pause); ended != nil {
+	for pace := r.pace(p); ; {
+		if ended := wait(ctx, r.ctx, changes, pace.next()); ended != nil {
 			return nil, lost
 		}
 		if a, err = r.call(ctx, p, t, body, false); err == nil {
@@ -130,12 +130,13 @@ func (r *Router) call(ctx context.Context, p mq.PartitionID, t frame.Type, body 
 func (r *Router) callAgain(ctx context.Context, p mq.PartitionID, t frame.Type, body link.Encoder, repeatable bool, last error) (Answer, error) {
 	changes, cancel := r.cfg.View.Subscribe()
 	defer cancel()
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pace := r.pace(p); ; {
 		a, again, err := r.try(ctx, p, t, body, repeatable, hint(last))
 		if !again {
 			return a, err
 		}
 		last = err
+		pause := pace.next()
 		if pause > 4*firstPause { // a stream that is opened takes a moment, and nobody is to blame
 			r.look(p, err)
 		}
@@ -286,13 +287,20 @@ func (r *Router) connected(name string) string {
 	return ""
 }
 
-// session is the stream to a partition's leader, or to the node that a hint names as such; NoLeader if there is
-// none now.
+// session is the stream to the node that a hint names as a partition's leader, if that is heard of, or else to the one that
+// leads it by the view; NoLeader if there is none now. A hint may be older than the view: a new leader that does not know yet
+// that it is one names the dead one before it.
 func (r *Router) session(p mq.PartitionID, hint string) (*Session, error) {
-	name, addr, err := r.leader(p)
 	if live, ok := r.cfg.View.Node(hint); ok && hint != "" {
-		name, addr, err = live.Name, live.Addr, nil
+		n, err := r.node(live.Name, live.Addr)
+		if err != nil {
+			return nil, err
+		}
+		if s := n.session.Load(); s != nil && s.silent(time.Now()) < hush {
+			return s, nil
+		}
 	}
+	name, addr, err := r.leader(p)
 	if err != nil {
 		return nil, err
 	}
