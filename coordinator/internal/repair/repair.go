@@ -27,7 +27,8 @@ type Cluster struct {
 	Lost map[mq.StoreID]bool
 	// Leaving are those of Lost that are to be emptied and answer: what they hold can be copied from them.
 	Leaving map[mq.StoreID]bool
-	// Away are stores that are not registered now. They are waited for, unless there is a whole copy in their place.
+	// Away are stores that are not registered now. Until they are lost they keep their place, although another one copied the
+	// segment meanwhile: theirs may be whole, and those of the holders that are left may not be.
 	Away map[mq.StoreID]bool
 	// Copied says which stores report which segments as whole.
 	Copied map[mq.StoreID]map[mq.SegmentID]bool
@@ -39,17 +40,15 @@ type Cluster struct {
 func Next(s *mq.Segment, want int, c *Cluster) (replicas, adding []mq.Replica, changed bool) {
 	replicas, adding = slices.Clone(s.Replicas), slices.Clone(s.Adding)
 	lost := slices.IndexFunc(replicas, func(r mq.Replica) bool { return c.Lost[r.Store] })
-	if lost < 0 {
-		lost = slices.IndexFunc(replicas, func(r mq.Replica) bool { return c.Away[r.Store] })
-	}
+	away := slices.ContainsFunc(replicas, func(r mq.Replica) bool { return c.Away[r.Store] && !c.Lost[r.Store] })
 	for i, a := range adding {
+		copied := c.Copied[a.Store][s.ID]
 		switch {
-		case c.Lost[a.Store], lost < 0 && !c.Copied[a.Store][s.ID] && len(replicas)+i >= want:
+		case c.Lost[a.Store], lost < 0 && !away && !copied && len(replicas)+i >= want:
 			return replicas, slices.Delete(adding, i, i+1), true // it will not come, or is not needed any more
-		case c.Copied[a.Store][s.ID]:
-			if lost >= 0 {
-				replicas = slices.Delete(replicas, lost, lost+1)
-			}
+		case copied && lost >= 0:
+			return append(slices.Delete(replicas, lost, lost+1), a), slices.Delete(adding, i, i+1), true
+		case copied && (!away || len(replicas) < want):
 			return append(replicas, a), slices.Delete(adding, i, i+1), true
 		}
 	}
