@@ -64,7 +64,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		ArchiveErrors: counter("archive_errors_total", "Uploads to the archive that failed; the segment stays, and it is tried again."),
 		Lapsed:        counter("lapsed_messages_total", "Messages that were past their TTL when a group should have had them."),
 		Lost:          counter("lost_ranges_total", "Ranges of partitions that a leader here recorded as lost."),
-		Repaired:      counter("repaired_bytes_total", "Bytes of entries that were copied from other nodes to make a copy whole."),
+		Repaired:      counter("repaired_bytes_total", "Bytes of entries that were written to make copies whole: from other nodes, and what was intact of a damaged copy."),
 		Footers:       counter("derived_footers_total", "Footers that were derived by reading a sealed segment's entries again."),
 		Opened:        counter("leaderships_total", "Segments that this node began to lead."),
 	}

@@ -108,6 +108,10 @@ func (p *Partition) findRemains(ctx context.Context, head *mq.Head, chain []mq.S
 			continue
 		}
 		own := p.ownCopy(s.ID, x.fence)
+		if own.Damaged && p.readable(ctx, s) { // damaged elsewhere than the others are
+			left = append(left, *s)
+			continue
+		}
 		if !own.Damaged {
 			return nil, mq.Position{}, nil // it is missing or short: whoever has it may only be away
 		}

@@ -3,33 +3,20 @@ package replica
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
 // Repair makes this store's copy of a sealed segment whole: it takes from the other replicas what lies between
-// the copy's tail and the end. A copy that is missing or damaged is made anew; that is safe because the end is decided: a
-// copy never counts as an acknowledgement (R1), and nobody asks for this segment's tail any more to find an end.
-// A damaged copy is kept until the other replicas have given all of the segment once: what is intact of it may be all that is
-// left, and a copy that says that it is whole may have damage that nobody has met.
+// the copy's tail and the end. A copy that is missing is made anew, and one that is damaged is replaced (see replace); that is safe
+// because the end is decided: a copy never counts as an acknowledgement (R1), and nobody asks for this segment's tail
+// any more to find an end.
 // taken is called with the bytes of each piece before the next one is asked for, to keep to a rate.
 func (p *Partition) Repair(ctx context.Context, s *mq.Segment, taken func(ctx context.Context, bytes int) error) error {
 	info, ok := p.env.Store.Segment(s.ID)
 	if ok && info.Damaged {
-		if !p.wholeElsewhere(ctx, s) {
-			return fmt.Errorf("no other replica that answers has segment %d whole", s.ID)
-		}
-		if err := p.readElsewhere(ctx, s, taken); err != nil {
-			return fmt.Errorf("the other replicas of segment %d don't give all of it: %w", s.ID, err)
-		}
-		p.log.Warn("a damaged copy is fetched anew", "segment", s.ID, "intact", info.Tail)
-		p.Drop(s.ID)
-		if err := p.env.Store.GiveUp(s.ID); err != nil {
-			return err
-		}
-		ok = false
+		return p.replace(ctx, s, taken)
 	}
 	if !ok {
 		if err := p.recreate(s); err != nil {
@@ -72,35 +59,13 @@ const (
 	copyFirst = int64(-1) // there was none: the store becomes a replica of a sealed segment
 )
 
-// wholeElsewhere says whether another holder of a sealed segment has all of it.
-func (p *Partition) wholeElsewhere(ctx context.Context, s *mq.Segment) bool {
-	x := suffix{p: p, self: p.env.Store.Identity().Store}
-	q := p.inquire(ctx, s.Holders(), func(ctx context.Context, r mq.Replica) segment.Found {
-		if r.Store == x.self {
-			return segment.Found{}
-		}
-		return x.tailOf(ctx, s, r)
-	})
-	defer q.end()
-	whole := func(found []segment.Found) bool {
-		return slices.ContainsFunc(found, func(f segment.Found) bool { return f.Whole(s.DataEnd()) })
-	}
-	return whole(q.until(whole))
-}
-
-// readElsewhere reads all of a sealed segment from the other replicas and keeps nothing of it.
-func (p *Partition) readElsewhere(ctx context.Context, s *mq.Segment, taken func(ctx context.Context, bytes int) error) error {
-	return p.walkRemote(ctx, s, s.Base, func(e *mq.Entry) error { return taken(ctx, mq.EntryHeaderSize+len(e.Records)) })
-}
-
 // recreate makes an empty copy that takes only copies.
 func (p *Partition) recreate(s *mq.Segment) error {
-	fresh := *s
 	compared := copyAnew
-	if s.ReplicaIndex(p.env.Store.Identity().Store) < 0 && !p.env.Store.GaveUp(s.ID) {
+	if s.ReplicaIndex(p.env.Store.Identity().Store) < 0 {
 		compared = copyFirst
 	}
-	fresh.Sealed, fresh.End, fresh.Held, fresh.Adding, fresh.Compared = false, mq.Position{}, nil, nil, compared
+	fresh := asNew(s, compared)
 	if err := p.env.Store.CreateSegments([]mq.Segment{fresh}); err != nil {
 		return err
 	}
@@ -110,14 +75,33 @@ func (p *Partition) recreate(s *mq.Segment) error {
 	if err := p.env.Store.SetEnd(s.ID, s.End); err != nil {
 		return err
 	}
-	info, ok := p.env.Store.Segment(s.ID)
+	return p.holdAnew(s.ID, newIndexing(&fresh))
+}
+
+// asNew is the creation record of a sealed segment's new copy.
+func asNew(s *mq.Segment, compared int64) mq.Segment {
+	fresh := *s
+	fresh.Sealed, fresh.End, fresh.Held, fresh.Adding, fresh.Compared = false, mq.Position{}, nil, nil, compared
+	return fresh
+}
+
+// holdAnew takes up a new copy that the store has, in the place of what was held of the segment before, if anything was.
+func (p *Partition) holdAnew(id mq.SegmentID, index *indexing) error {
+	info, ok := p.env.Store.Segment(id)
 	if !ok {
-		return fmt.Errorf("segment %d was not made", s.ID)
+		return fmt.Errorf("segment %d was not made", id)
 	}
 	done := make(chan struct{})
 	p.post(func() {
 		defer close(done)
-		p.copies[s.ID] = &held{ended: true, index: newIndexing(&info.Segment), copy: segment.NewReplica(info.Segment, info.Tail, info.Last, true, info.End)}
+		h := p.copies[id]
+		if h == nil {
+			h = &held{}
+			p.copies[id] = h
+		}
+		h.damaged, h.ended, h.index, h.late = p.fault != nil, true, index, nil
+		h.copy = segment.NewReplica(info.Segment, info.Tail, info.Last, true, info.End)
+		p.settle(h)
 	})
 	select {
 	case <-done:

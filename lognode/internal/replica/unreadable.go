@@ -168,7 +168,7 @@ func (p *Partition) lookForDamage(l *leadership) {
 	}
 	p.beside(func(context.Context) {
 		for i := range damaged {
-			if s := &damaged[i]; !Resident(p.env.Store, s) && !p.wholeElsewhere(l.ctx, s) {
+			if s := &damaged[i]; !p.readable(l.ctx, s) {
 				p.post(func() {
 					if p.lead == l {
 						p.foundUnreadable(s.ID)

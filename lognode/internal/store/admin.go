@@ -172,16 +172,8 @@ func (s *Store) CreateSegments(segs []mq.Segment) error {
 // placeNew fills in where new segments begin. A segment that was removed and comes again must not share a
 // volume with its old entries: the keys would be the same. Committer's goroutine.
 func (s *Store) placeNew(fresh []mq.SegmentID, list []fact) error {
-	for _, id := range fresh {
-		if _, seen := s.activeSeen[id]; seen {
-			if err := s.roll(true); err != nil {
-				if !errors.Is(err, ErrStorageFull) {
-					s.fail(err)
-				}
-				return err
-			}
-			break
-		}
+	if err := s.rollFor(fresh); err != nil {
+		return err
 	}
 	s.facts.mu.Lock()
 	defer s.facts.mu.Unlock()
@@ -192,6 +184,18 @@ func (s *Store) placeNew(fresh []mq.SegmentID, list []fact) error {
 		}
 	}
 	return nil
+}
+
+// rollFor makes the active volume one without keys of these segments. Committer's goroutine.
+func (s *Store) rollFor(ids []mq.SegmentID) error {
+	if !slices.ContainsFunc(ids, func(id mq.SegmentID) bool { _, seen := s.activeSeen[id]; return seen }) {
+		return nil
+	}
+	err := s.roll(true)
+	if err != nil && !errors.Is(err, ErrStorageFull) {
+		s.fail(err)
+	}
+	return err
 }
 
 // sameSegment compares what never changes in a segment.

@@ -294,7 +294,7 @@ func TestCreatedAgainBesideAnOldList(t *testing.T) {
 		other.fill(t, s, rng, 10, 2000)
 	}
 	mustReclaim(t, s)
-	if err := s.GiveUp(1); err != nil {
+	if err := s.RemoveSegments([]mq.SegmentID{1}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.facts.log.rewrite(s.facts.content); err != nil {
@@ -309,40 +309,4 @@ func TestCreatedAgainBesideAnOldList(t *testing.T) {
 	s = mustOpen(t, cfg)
 	fresh.mustHold(t, s, 10)
 	other.mustHold(t, s, 200)
-}
-
-// A store remembers that it gave a copy up until the segment is removed for good, over restarts and rewrites of the facts.
-func TestGaveUpIsRemembered(t *testing.T) {
-	t.Parallel()
-	cfg := testConfig(t.TempDir())
-	s := mustOpen(t, cfg)
-	seg := mq.Segment{ID: 5, Partition: mq.PartitionID{Topic: 3}, Number: 1, Quorum: 1, Replicas: []mq.Replica{{Store: s.Identity().Store}}}
-	create := func() {
-		t.Helper()
-		if err := s.CreateSegments([]mq.Segment{seg}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	create()
-	if s.GaveUp(5) {
-		t.Fatal("a new copy")
-	}
-	if err := s.GiveUp(5); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := s.Segment(5); ok || !s.GaveUp(5) {
-		t.Fatalf("given up: still here %v, remembered %v", ok, s.GaveUp(5))
-	}
-	create()
-	mustClose(t, s)
-	if s = mustOpen(t, cfg); !s.GaveUp(5) {
-		t.Fatal("forgotten by a restart")
-	}
-	if err := s.RemoveSegments([]mq.SegmentID{5}); err != nil {
-		t.Fatal(err)
-	}
-	if s.GaveUp(5) {
-		t.Fatal("remembered after the segment was removed")
-	}
-	mustClose(t, s)
 }

@@ -90,6 +90,7 @@ type committer struct {
 // stagedPart is what a transaction adds to a segment, on top of what is synced.
 type stagedPart struct {
 	segment *segment
+	into    *segment // the same one if it is a replacement, else nil
 	tail    mq.Position
 	last    mq.Position
 	empty   bool
@@ -185,9 +186,12 @@ func (c *committer) stage(a *Append) error {
 	st := c.staged[a.Segment]
 	if st == nil {
 		var err error
-		if st, err = c.s.stagedFor(a.Segment); err != nil {
+		if st, err = c.s.stagedFor(a); err != nil {
 			return err
 		}
+	}
+	if st.into != a.into {
+		return fmt.Errorf("%w: %s is being replaced", ErrDamaged, &st.segment.facts.segment)
 	}
 	e, err := mq.ParseEntryHeader(a.Data)
 	if err != nil {
@@ -211,17 +215,20 @@ func (c *committer) stage(a *Append) error {
 }
 
 // stagedFor looks a segment up for the first entry of a transaction.
-func (s *Store) stagedFor(id mq.SegmentID) (*stagedPart, error) {
+func (s *Store) stagedFor(a *Append) (*stagedPart, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	g := s.segments[id]
+	g := a.into
+	if g == nil {
+		g = s.segments[a.Segment]
+	}
 	switch {
 	case g == nil || g.absent:
-		return nil, fmt.Errorf("%w: %d", ErrUnknownSegment, id)
+		return nil, fmt.Errorf("%w: %d", ErrUnknownSegment, a.Segment)
 	case g.damaged:
 		return nil, fmt.Errorf("%w: %s", ErrDamaged, &g.facts.segment)
 	}
-	return &stagedPart{segment: g, tail: g.tail, last: g.last, empty: g.count == 0}, nil
+	return &stagedPart{segment: g, into: a.into, tail: g.tail, last: g.last, empty: g.count == 0}, nil
 }
 
 // publish moves the tails: from here on reads see the entries.
@@ -252,7 +259,9 @@ func (c *committer) publish(v *volume, bytes int64) {
 		g.count += add.count
 		g.bytes += add.bytes
 		g.sum += add.sum
-		s.moved[id] = struct{}{}
+		if st.into == nil { // the ledger is told of a replacement when it stands in for the old copy
+			s.moved[id] = struct{}{}
+		}
 	}
 	poke(s.pokeLedger)
 }

@@ -67,10 +67,10 @@ func (s *Store) planCompaction() (from []*volume, parts []copied, target *volume
 	if len(from) == 0 {
 		return nil, nil, nil
 	}
-	for id, g := range s.segments {
-		for _, p := range g.parts {
+	for g := range s.copiesLocked {
+		for _, p := range g.whole() {
 			if chosen[p.vol] {
-				parts = append(parts, copied{id: id, gen: g.facts.gen, old: p, part: *p})
+				parts = append(parts, copied{id: g.facts.segment.ID, gen: g.facts.gen, old: p, part: *p})
 			}
 		}
 	}
@@ -172,11 +172,11 @@ func (s *Store) adopt(from []*volume, parts []copied, number uint32, bytes int64
 	v.rolled, v.listed, v.bytes = true, true, bytes
 	s.volumes[number] = v
 	for _, c := range parts {
-		g := s.segments[c.id]
-		if g == nil || g.facts.gen != c.gen {
+		g := s.copyLocked(c.id, c.gen)
+		if g == nil {
 			continue
 		}
-		for _, p := range g.parts {
+		for _, p := range g.whole() {
 			if p == c.old {
 				p.vol.live -= p.bytes
 				p.vol.parts--

@@ -24,6 +24,7 @@
 //     it as Prev. The committer refuses everything else, recovery and reads check it.
 //   - an entry is in exactly one volume as far as the segment's parts say; parts are in journal order.
 //   - reads never see what is not synced: they are bounded by the tail that the committer publishes.
+//   - a damaged copy stays, with what is intact of it, until a new one that is whole takes its place (replace.go).
 //   - after the first failed write nothing is written or acknowledged any more (fail-stop).
 //
 // Rejected: a Badger per partition (a sync each, half the appends per second), one big Badger (deletes

@@ -33,8 +33,9 @@ type fact struct {
 	// was decided up to which it is intact.
 	Damage mq.SegmentID `json:"damage,omitempty"`
 	Mended mq.SegmentID `json:"mended,omitempty"`
-	// GaveUp is a segment of which this store removed a damaged copy to fetch it anew.
-	GaveUp mq.SegmentID `json:"gave_up,omitempty"`
+	// Replacing is a segment of which a new copy is begun beside the damaged one: its entries, of creation Gen, lie in volumes
+	// from First on. Create ends that; a start that does not find one forgets the new copy.
+	Replacing mq.SegmentID `json:"replacing,omitempty"`
 	// End is the decided end of segment ID.
 	ID  mq.SegmentID `json:"id,omitempty"`
 	End *mq.Position `json:"end,omitempty"`
@@ -52,6 +53,9 @@ type segmentFacts struct {
 	seal    bool
 	end     *mq.Position
 	damaged bool
+	// below, if not 0, is the first volume that may hold entries of a replacement, and holds none of this creation's but
+	// what compaction lists there.
+	below uint32
 }
 
 // facts are the node's own facts: a framelog of JSON lists of facts, and what they add up to.
@@ -65,8 +69,7 @@ type facts struct {
 	gen      uint64
 	segments map[mq.SegmentID]segmentFacts
 	named    map[mq.PartitionID]mq.Named
-	gaveUp   map[mq.SegmentID]bool // until the segment is removed for good
-	weighed  int64                 // how large the file was when it was last compared with its content
+	weighed  int64 // how large the file was when it was last compared with its content
 }
 
 // factsRewriteBytes is how large the file may get beyond four times its content before it is written anew.
@@ -76,8 +79,7 @@ const factsRewriteBytes = 1 << 20
 // before anything else happens. Damage before the last frame is ErrFactsDamaged: a node that forgot a
 // seal or an end must not answer as if there had been none.
 func openFacts(dir string) (*facts, error) {
-	f := &facts{segments: map[mq.SegmentID]segmentFacts{}, named: map[mq.PartitionID]mq.Named{},
-		gaveUp: map[mq.SegmentID]bool{}}
+	f := &facts{segments: map[mq.SegmentID]segmentFacts{}, named: map[mq.PartitionID]mq.Named{}}
 	path := filepath.Join(dir, "facts")
 	_, statErr := os.Stat(path)
 	fresh := errors.Is(statErr, fs.ErrNotExist)
@@ -172,9 +174,12 @@ func (f *facts) apply(c fact) {
 		}
 	case c.Remove != 0:
 		delete(f.segments, c.Remove)
-		delete(f.gaveUp, c.Remove)
-	case c.GaveUp != 0:
-		f.gaveUp[c.GaveUp] = true
+	case c.Replacing != 0:
+		if s, ok := f.segments[c.Replacing]; ok {
+			s.below = c.First
+			f.segments[c.Replacing] = s
+		}
+		f.gen = max(f.gen, c.Gen)
 	case c.Partition != nil:
 		if n := (mq.Named{Number: c.Number, Revision: c.Revision}); f.named[*c.Partition].Less(n) {
 			f.named[*c.Partition] = n
@@ -253,9 +258,9 @@ func (f *facts) content() []byte {
 		if s.damaged {
 			list = append(list, fact{Damage: id, Gen: s.gen})
 		}
-	}
-	for id := range f.gaveUp {
-		list = append(list, fact{GaveUp: id})
+		if s.below != 0 {
+			list = append(list, fact{Replacing: id, First: s.below})
+		}
 	}
 	for p, n := range f.named {
 		list = append(list, fact{Partition: &p, Number: n.Number, Revision: n.Revision})

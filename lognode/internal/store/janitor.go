@@ -194,10 +194,10 @@ func (s *Store) listOf(v *volume) *volumeList {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	l := &volumeList{Volume: v.number, Bytes: v.bytes}
-	for id, g := range s.segments {
-		for _, p := range g.parts {
+	for g := range s.copiesLocked {
+		for _, p := range g.whole() {
 			if p.vol == v {
-				l.Parts = append(l.Parts, p.entry(id, g.facts.gen))
+				l.Parts = append(l.Parts, p.entry(g.facts.segment.ID, g.facts.gen))
 			}
 		}
 	}

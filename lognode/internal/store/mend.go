@@ -133,5 +133,10 @@ func (s *Store) shortenParts(g *segment, kept []part) {
 		vol.live += p.bytes
 	}
 	g.parts = g.parts[:len(kept)]
+	for _, p := range g.rest {
+		p.vol.live -= p.bytes
+		p.vol.parts--
+	}
+	g.rest = nil
 	g.recount()
 }

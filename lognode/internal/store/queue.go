@@ -18,6 +18,8 @@ type Append struct {
 	// and get ErrOutOfOrder), anything else is the store's end. It must not block and must not call a method
 	// that waits for the committer (Close, CreateSegments, SealSegments, SetEnd, RemoveSegments).
 	Done func(err error)
+	// into is the copy of the segment that takes it, if that is a replacement.
+	into *segment
 }
 
 // job is something for the committer: an append, or a step that takes its place in the order of appends.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -13,7 +14,7 @@ import (
 func (s *Store) EntryAt(id mq.SegmentID, offset uint64) (data []byte, err error) {
 	top := mq.Position{Offset: offset, Seq: math.MaxUint32}
 	err = s.read(id, func() (*part, error) {
-		p, ok, err := s.lastPartFrom(id, top)
+		p, ok, err := s.partOf(id, top)
 		if err != nil || !ok {
 			return nil, errors.Join(err, ErrNotFound)
 		}
@@ -29,7 +30,8 @@ func (s *Store) EntryAt(id mq.SegmentID, offset uint64) (data []byte, err error)
 }
 
 // Scan gives the entries with At >= from to f, ascending, up to the tail at the time of the call, until f
-// returns false. data is valid during f only and must not be changed. f may read from the store, but must not close it. A panic
+// returns false. Of a damaged segment that is read from behind the tail on it gives what is there in a row, if anything is. data is
+// valid during f only and must not be changed. f may read from the store, but must not close it. A panic
 // in f is the caller's, who gets it.
 func (s *Store) Scan(id mq.SegmentID, from mq.Position, f func(at mq.Position, data []byte) bool) error {
 	info, ok := s.Segment(id)
@@ -39,6 +41,9 @@ func (s *Store) Scan(id mq.SegmentID, from mq.Position, f func(at mq.Position, d
 	until := info.Tail
 	if from.Before(info.Segment.Base) {
 		from = info.Segment.Base
+	}
+	if info.Damaged && !from.Before(until) {
+		until = s.restUntil(id, from)
 	}
 	for from.Before(until) {
 		err := s.read(id, func() (*part, error) {
@@ -98,7 +103,7 @@ func (s *Store) ScanBack(id mq.SegmentID, before mq.Position, f func(at mq.Posit
 // nanoseconds); false when the segment has none.
 func (s *Store) FirstStampAtLeast(id mq.SegmentID, stamp int64) (at mq.Position, found bool, err error) {
 	err = s.read(id, func() (*part, error) {
-		p, ok, err := s.firstPart(id, func(p *part) bool { return p.lastStamp >= stamp })
+		p, ok, err := s.firstPart(id, (*segment).prefix, func(p *part) bool { return p.lastStamp >= stamp })
 		if found = ok; err != nil || !ok {
 			return nil, err
 		}
@@ -127,7 +132,7 @@ func (s *Store) Verify(id mq.SegmentID) error {
 	wrong := !moved && (g.count != count || g.sum != sum)
 	s.mu.RUnlock()
 	if wrong {
-		return s.damage(id, fmt.Errorf("%w: segment %d has %d entries with sum %x", ErrDamaged, id, count, sum))
+		return s.damage(id, nil, fmt.Errorf("%w: segment %d has %d entries with sum %x", ErrDamaged, id, count, sum))
 	}
 	return nil
 }
@@ -142,27 +147,36 @@ func (s *Store) read(id mq.SegmentID, attempt func() (*part, error)) error {
 			return ErrClosed
 		case errors.Is(err, errGone):
 			continue
-		case errors.Is(err, ErrDamaged) && p != nil && s.changed(id, p):
-			continue
 		case errors.Is(err, ErrDamaged) && p != nil:
-			return s.damage(id, err)
+			if err = s.damage(id, p, err); err == nil {
+				continue
+			}
 		}
 		return err
 	}
 }
 
-// changed says whether a part is no longer what a reader took it for.
-func (s *Store) changed(id mq.SegmentID, seen *part) bool {
-	now, ok, err := s.firstPartFrom(id, seen.first)
-	return err != nil || !ok || now.vol != seen.vol || now.next.Before(seen.next)
+// changed says whether a part is no longer what a reader took it for. Called with the lock held.
+func (g *segment) changed(seen *part) bool {
+	for _, now := range g.whole() {
+		if seen.first.Before(now.next) {
+			return now.vol != seen.vol || now.next.Before(seen.next)
+		}
+	}
+	return true
 }
 
 // damage counts damage that a reader met and marks the segment, durably: it takes no entries any more,
-// and the node has it fetched again.
-func (s *Store) damage(id mq.SegmentID, err error) error {
-	s.metrics.damaged.Inc()
+// and the node has it fetched again. Nil, if the part in which it was met (nil for none) is not the segment's any more: a
+// replacement took its place, or compaction moved it.
+func (s *Store) damage(id mq.SegmentID, in *part, err error) error {
 	s.mu.Lock()
 	g := s.segments[id]
+	if in != nil && (g == nil || g.changed(in)) {
+		s.mu.Unlock()
+		return nil
+	}
+	s.metrics.damaged.Inc()
 	if g == nil || g.damaged {
 		s.mu.Unlock()
 		return err
@@ -181,18 +195,18 @@ func (s *Store) damage(id mq.SegmentID, err error) error {
 
 // firstPartFrom copies the part that holds or follows pos; false when pos is at or beyond the tail.
 func (s *Store) firstPartFrom(id mq.SegmentID, pos mq.Position) (*part, bool, error) {
-	return s.firstPart(id, func(p *part) bool { return pos.Before(p.next) })
+	return s.firstPart(id, (*segment).whole, func(p *part) bool { return pos.Before(p.next) })
 }
 
-// firstPart copies the first part for which match holds; match must hold for all behind it too.
-func (s *Store) firstPart(id mq.SegmentID, match func(p *part) bool) (*part, bool, error) {
+// firstPart copies the first one of some parts for which match holds; match must hold for all behind it too.
+func (s *Store) firstPart(id mq.SegmentID, of func(*segment) []*part, match func(p *part) bool) (*part, bool, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	g := s.segments[id]
 	if g == nil {
 		return nil, false, fmt.Errorf("%w: %d", ErrUnknownSegment, id)
 	}
-	for _, p := range g.parts {
+	for _, p := range of(g) {
 		if match(p) {
 			c := *p
 			return &c, true, nil
@@ -201,8 +215,31 @@ func (s *Store) firstPart(id mq.SegmentID, match func(p *part) bool) (*part, boo
 	return nil, false, nil
 }
 
-// lastPartFrom copies the last part that begins at or before pos.
-func (s *Store) lastPartFrom(id mq.SegmentID, pos mq.Position) (*part, bool, error) {
+// restUntil is the end of the part behind the tail that holds a position, or the zero position.
+func (s *Store) restUntil(id mq.SegmentID, at mq.Position) mq.Position {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if g := s.segments[id]; g != nil {
+		if p := g.restAt(at); p != nil {
+			return p.next
+		}
+	}
+	return mq.Position{}
+}
+
+// partOf copies the part that holds the entry at or before pos, if any does.
+func (s *Store) partOf(id mq.SegmentID, pos mq.Position) (*part, bool, error) {
+	s.mu.RLock()
+	if g := s.segments[id]; g != nil {
+		for _, p := range slices.Backward(g.rest) {
+			if !pos.Before(p.first) {
+				c := *p
+				s.mu.RUnlock()
+				return &c, true, nil
+			}
+		}
+	}
+	s.mu.RUnlock()
 	return s.lastPart(id, func(p *part) bool { return !pos.Before(p.first) })
 }
 

@@ -14,19 +14,6 @@ func (s *Store) RemoveSegments(ids []mq.SegmentID) error {
 	return s.remove(ids, list)
 }
 
-// GiveUp is RemoveSegments for a damaged copy that is to be fetched anew; the store remembers that it had one (GaveUp).
-func (s *Store) GiveUp(id mq.SegmentID) error {
-	return s.remove([]mq.SegmentID{id}, []fact{{Remove: id}, {GaveUp: id}})
-}
-
-// GaveUp says whether this store gave up a damaged copy of a segment: what a copy lacks that was made after that says
-// nothing about what the store had.
-func (s *Store) GaveUp(id mq.SegmentID) bool {
-	s.facts.mu.Lock()
-	defer s.facts.mu.Unlock()
-	return s.facts.gaveUp[id]
-}
-
 func (s *Store) remove(ids []mq.SegmentID, list []fact) error {
 	defer s.holds.take(ids...)()
 	if err := s.recordFacts(list...); err != nil {
@@ -49,18 +36,24 @@ func (s *Store) remove(ids []mq.SegmentID, list []fact) error {
 
 // dropLocked takes a segment out of memory; Store.mu is held, on the committer's goroutine.
 func (s *Store) dropLocked(id mq.SegmentID) {
-	g := s.segments[id]
+	s.retireLocked(s.segments[id])
+	s.retireLocked(s.replacing[id])
+	delete(s.segments, id)
+	delete(s.replacing, id)
+	delete(s.activeParts, id)
+	delete(s.moved, id)
+}
+
+// retireLocked gives back what one copy has in the volumes; nil is none. Store.mu is held, on the committer's goroutine.
+func (s *Store) retireLocked(g *segment) {
 	if g == nil {
 		return
 	}
 	g.absent = true
-	for _, p := range g.parts {
+	for _, p := range g.whole() {
 		p.vol.live -= p.bytes
 		p.vol.parts--
 	}
-	delete(s.segments, id)
-	delete(s.activeParts, id)
-	delete(s.moved, id)
 }
 
 // ledgerRemoved takes removed segments out of the ledger.

@@ -54,14 +54,14 @@ func (r *recovery) scanKeys(v *volume, list *volumeList) error {
 			if id != current {
 				end()
 				current = id
-				if runOf = s.segments[id]; runOf != nil && v.number >= runOf.facts.first {
+				if runOf = s.segments[id]; runOf != nil && runOf.facts.mayLieIn(v.number) {
 					run, m = &found{part: part{vol: v, first: at}}, s.ledger.marks[id]
 				}
 			}
 			size := valueBytes(it.Item().ValueSize())
 			v.bytes += size
 			if run == nil {
-				continue // a removed segment, or an earlier creation of this one
+				continue // a removed segment, an earlier creation of this one, or a replacement that was not finished
 			}
 			run.last = at
 			run.count++

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -18,8 +19,11 @@ type segment struct {
 	bytes     int64
 	sum       uint64 // of the entries' CRCs, see entrySum
 	parts     []*part
-	damaged   bool
-	intact    *mq.Position // of a damaged one, once it was read (Store.Intact)
+	// rest are what a start found intact of a damaged one behind its tail, in journal order, with something missing before each.
+	// It is read by who asks for what lies in it, and kept as long as the rest of the copy.
+	rest    []*part
+	damaged bool
+	intact  *mq.Position // of a damaged one, once it was read (Store.Intact)
 	// absent is set at once when the segment is removed, so that entries on their way are refused.
 	absent bool
 }
@@ -88,6 +92,26 @@ func (p *part) add(e *mq.Entry, size int, sum uint64) {
 	p.count++
 	p.bytes += int64(size)
 	p.sum += sum
+}
+
+// whole are the parts and the rest, prefix the parts only.
+func (g *segment) whole() []*part {
+	if len(g.rest) == 0 {
+		return g.parts
+	}
+	return slices.Concat(g.parts, g.rest)
+}
+
+func (g *segment) prefix() []*part { return g.parts }
+
+// restAt is the part of the rest that holds a position, or nil.
+func (g *segment) restAt(pos mq.Position) *part {
+	for _, p := range g.rest {
+		if !pos.Before(p.first) && pos.Before(p.next) {
+			return p
+		}
+	}
+	return nil
 }
 
 // recount makes the segment's totals those of its parts.

@@ -16,7 +16,7 @@ func (r *recovery) settleAll() error {
 		if err := r.settle(g, r.found[g.facts.gen]); err != nil {
 			return err
 		}
-		for _, p := range g.parts {
+		for _, p := range g.whole() {
 			p.vol.parts++
 			p.vol.live += p.bytes
 		}
@@ -66,14 +66,18 @@ func (r *recovery) settle(g *segment, runs []*found) error {
 	}
 	g.parts = w.parts
 	g.recount()
-	if g.tail.Before(w.expected()) {
+	switch {
+	case g.tail.Before(w.expected()):
 		g.damaged = true
-		return nil
+	case !intact:
+		if err := w.cutTorn(); err != nil {
+			return err
+		}
 	}
-	if intact {
-		return nil
+	if g.damaged {
+		return w.rest()
 	}
-	return w.cutTorn()
+	return nil
 }
 
 // expected is how far the ledger says the segment was synced; a decided end takes nothing but what is

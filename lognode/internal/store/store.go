@@ -32,11 +32,13 @@ type Store struct {
 	// mu guards what reads look up. It is never held over I/O.
 	mu       sync.RWMutex
 	segments map[mq.SegmentID]*segment
-	volumes  map[uint32]*volume // all that exist, next included
-	active   *volume            // takes the entries; changed by the committer only
-	next     *volume            // opened ahead by the janitor; nil while it is not ready, or not needed soon
-	forced   bool               // the committer waits for next, however little there is in active
-	number   uint32             // the highest volume number ever used
+	// replacing are the new copies that are made beside damaged ones; nobody reads them yet.
+	replacing map[mq.SegmentID]*segment
+	volumes   map[uint32]*volume // all that exist, next included
+	active    *volume            // takes the entries; changed by the committer only
+	next      *volume            // opened ahead by the janitor; nil while it is not ready, or not needed soon
+	forced    bool               // the committer waits for next, however little there is in active
+	number    uint32             // the highest volume number ever used
 	// activeParts are the parts in the active volume; activeSeen are all segments that have keys in it,
 	// removed ones too. Both are the committer's.
 	activeParts map[mq.SegmentID]*part
@@ -91,6 +93,7 @@ func newStore(cfg Config, log *slog.Logger, lock *os.File) *Store {
 	s := &Store{
 		cfg: cfg, root: filepath.Join(cfg.Dir, "volumes"), log: log, lock: lock,
 		segments:    map[mq.SegmentID]*segment{},
+		replacing:   map[mq.SegmentID]*segment{},
 		volumes:     map[uint32]*volume{},
 		activeParts: map[mq.SegmentID]*part{},
 		activeSeen:  map[mq.SegmentID]struct{}{},

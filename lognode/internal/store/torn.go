@@ -80,6 +80,35 @@ func (w *settler) partOf(f *found) *part {
 	return p
 }
 
+// rest finds what is intact behind the tail of a damaged segment: no other replica may have it.
+func (w *settler) rest() error {
+	var p *part
+	for _, f := range w.found {
+		if f.last.Before(w.tail) {
+			continue
+		}
+		p = nil // a part lies in one volume
+		err := w.keys(f, w.tail, func(item *badger.Item) error {
+			err := itemEntry(item, func(e *mq.Entry, data []byte) error {
+				if p == nil || e.At != p.next || e.Prev != p.last {
+					p = &part{vol: f.vol}
+					w.g.rest = append(w.g.rest, p)
+				}
+				p.add(e, len(data), entrySum(data))
+				return nil
+			})
+			if errors.Is(err, ErrDamaged) {
+				p, err = nil, nil
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, ErrDamaged) {
+			return err
+		}
+	}
+	return nil
+}
+
 // cutTorn deletes what lies beyond the tail, so that new entries can take its place. When something of it
 // is intact, or its volume was closed in order, it was not torn: the segment is damaged.
 func (w *settler) cutTorn() error {

@@ -1,0 +1,88 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/splashdam/splashdam/lognode/internal/store"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// replace makes a whole copy of a sealed segment beside the damaged one that this store has, out of what is intact here and on the
+// others, entry by entry, and puts it in its place when all of it is durable. Until then the damaged one is kept and read, by
+// the other replicas, too: what is intact of it may be what they lack. So copies that are damaged at different places
+// all become whole, and where an entry is broken in all of them nothing changes.
+//
+// Everything that is broken here is read from the others before anything is written: a segment that can't be made whole is
+// tried again and again, and must not be written as often.
+func (p *Partition) replace(ctx context.Context, s *mq.Segment, taken func(ctx context.Context, bytes int) error) (err error) {
+	if err := p.unstopped(ctx); err != nil {
+		return err
+	}
+	intact, err := p.env.Store.Intact(s.ID)
+	if err != nil {
+		return err
+	}
+	err = p.walk(ctx, s, maxPosition(intact, s.Base), func(e *mq.Entry) error { return taken(ctx, mq.EntryHeaderSize+len(e.Records)) })
+	if err != nil {
+		return fmt.Errorf("the copies of segment %d don't give all of it together: %w", s.ID, err)
+	}
+	p.log.Warn("a damaged copy is replaced", "segment", s.ID, "intact", intact)
+	r, err := p.env.Store.Replace(asNew(s, copyAnew), s.End)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Abandon()) }()
+	if err := p.combine(ctx, s, r, taken); err != nil {
+		return err
+	}
+	if err := r.Commit(s.DataEnd()); err != nil {
+		return err
+	}
+	return p.holdAnew(s.ID, nil) // its footer is there, or is derived later
+}
+
+// combine fills a replacement.
+func (p *Partition) combine(ctx context.Context, s *mq.Segment, r *store.Replacement, taken func(ctx context.Context, bytes int) error) error {
+	var raw [][]byte
+	size := 0
+	add := func() error {
+		if size == 0 {
+			return nil
+		}
+		if err := r.Add(raw...); err != nil {
+			return err
+		}
+		p.env.Metrics.Repaired.Add(float64(size))
+		n := size
+		raw, size = nil, 0
+		return taken(ctx, n)
+	}
+	err := p.walk(ctx, s, s.Base, func(e *mq.Entry) error {
+		b := e.AppendTo(nil)
+		raw, size = append(raw, b), size+len(b)
+		if size < fetchBytes {
+			return nil
+		}
+		return add()
+	})
+	if err != nil {
+		return err
+	}
+	return add()
+}
+
+// unstopped is nil unless the partition is stopped here: then what is on disk is to be looked at, as it is.
+func (p *Partition) unstopped(ctx context.Context) error {
+	fault := make(chan error, 1)
+	p.post(func() { fault <- p.fault })
+	select {
+	case err := <-fault:
+		return err
+	case <-p.ctx.Done():
+		return p.ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
