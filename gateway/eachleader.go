@@ -19,7 +19,7 @@ func untilAnswered[R perPartition](ctx context.Context, g *Gateway, parts []mq.P
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
 		var again []mq.PartitionID
 		for p, a := range askLeaders(ctx, g, parts, call) {
-			if out[p] = a; a.err != nil && asError(a.err).Code.Retryable() {
+			if out[p] = a; a.err != nil && asError(a.err).Code.Retryable() && g.router.Hopeless(p) == nil {
 				again = append(again, p)
 			}
 		}
@@ -55,6 +55,9 @@ func fromLeader[R any](ctx context.Context, g *Gateway, p mq.PartitionID, call f
 		answer, err := onceFromLeader(ctx, g, p, call)
 		if err == nil || asError(err).Code != mqerr.NoLeader {
 			return answer, err
+		}
+		if e := g.router.Hopeless(p); e != nil {
+			return answer, g.router.Named(p, e)
 		}
 		if !waitForChange(ctx, changes, pause) {
 			return answer, err

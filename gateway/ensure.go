@@ -98,6 +98,9 @@ func (g *Gateway) tellGroup(ctx context.Context, gr meta.Group, parts []mq.Parti
 			}
 			if a.err != nil {
 				parts, last = append(parts, p), a.err
+				if g.router.Hopeless(p) != nil {
+					return a.err
+				}
 			}
 		}
 		if last == nil {

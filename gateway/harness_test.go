@@ -99,7 +99,7 @@ func (h *harness) control(log *slog.Logger) {
 
 func (h *harness) openAll(ctx context.Context) {
 	for _, t := range h.view.Topics() {
-		if _ = h.store.CreatePartitions(ctx, t.ID, uint32(len(h.view.Heads(t.ID))), t.Settings.Partitions, 1, 1); strings.HasPrefix(t.Name, "closed") {
+		if _ = h.store.CreatePartitions(ctx, t.ID, uint32(len(h.view.Heads(t.ID))), t.Settings.Partitions, t.Settings.Replicas, t.Settings.Quorum); strings.HasPrefix(t.Name, "closed") {
 			continue
 		}
 		for _, p := range allPartitions(t) {

@@ -63,7 +63,7 @@ func (r *refusals) has(p mq.PartitionID, now int64) bool {
 // takesNone says that a partition takes no publishes for now, which another one may.
 func takesNone(err error) bool {
 	switch mqerr.Of(err).Code {
-	case mqerr.NoLeader, mqerr.NoQuorum, mqerr.PartitionDamaged, mqerr.StorageFull:
+	case mqerr.NoLeader, mqerr.NoQuorum, mqerr.NotEnoughReplicas, mqerr.PartitionDamaged, mqerr.StorageFull:
 		return true
 	}
 	return false

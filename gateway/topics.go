@@ -226,6 +226,9 @@ func (g *Gateway) answerChanged(c echo.Context, t meta.Topic, created bool, wait
 		have, ok := v.Topic(t.Name)
 		return !ok && !created || have.Revision >= t.Revision
 	})
+	if len(g.view.Nodes()) < t.Settings.Quorum { // one that comes this late is waited for by the next call
+		wait = min(wait, shortWait)
+	}
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	_ = g.view.WaitFor(waitCtx, func(v *meta.View) bool { return led(v, t) })
@@ -241,6 +244,9 @@ func (g *Gateway) answerChanged(c echo.Context, t meta.Topic, created bool, wait
 	}
 	return writeTopic(c, status, t, about)
 }
+
+// shortWait is how long a change waits for leaders where too few log nodes are registered; the answer says so then.
+const shortWait = time.Second
 
 // takeOverPoll is how often a leader that was just named is asked whether it leads.
 const takeOverPoll = 25 * time.Millisecond

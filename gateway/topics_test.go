@@ -136,6 +136,17 @@ func testTopicWithoutLeader(t *testing.T, h *harness) {
 		t.Errorf("%+v", made)
 	}
 	h.fails("no_leader", "", "GET", "/v1/topics/closed-1/messages?partition=0", "")
+
+	// With fewer nodes than it needs it is made all the same: they may be starting. It says what it waits for.
+	made = decodeAs[api.Topic](t, h.ok(201, "PUT", "/v1/topics/closed-wide?wait=30s", `{"partitions":2,"replicas":5}`))
+	for _, p := range made.Partitions {
+		if p.Error == nil || p.Error.Code != "not_enough_replicas" || !strings.Contains(p.Error.Detail, "5 replicas, of which 3 (ack_quorum) must be there") ||
+			!strings.Contains(p.Error.Detail, "1 are registered") || p.State != api.StateOpening || p.PartitionFigures != nil {
+			t.Errorf("fewer nodes than it needs: %+v", p.Error)
+		}
+	}
+	h.fails("not_enough_replicas", "", "POST", "/v1/topics/closed-wide/messages", "x")
+	h.fails("not_enough_replicas", "", "GET", "/v1/topics/closed-wide/messages?partition=0", "")
 }
 
 func testTopicList(t *testing.T, h *harness) {

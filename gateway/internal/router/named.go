@@ -17,11 +17,16 @@ func (r *Router) Named(p mq.PartitionID, err error) error {
 		return err
 	}
 	out := *e
-	switch e.Code {
+	if e.Code == mqerr.NoLeader {
+		if short := r.short(p); short != nil {
+			out = *short
+		}
+	}
+	switch out.Code {
 	case mqerr.NotLeader:
 		// Which node was wrong is between tiers. To the caller it means that nobody was found who leads.
 		out.Code, out.Detail = mqerr.NoLeader, "no node that answers leads it now"
-	case mqerr.NoLeader, mqerr.NoQuorum, mqerr.StorageFull, mqerr.TooManyScheduled, mqerr.PartitionDamaged, mqerr.OutcomeUnknown,
+	case mqerr.NoLeader, mqerr.NoQuorum, mqerr.NotEnoughReplicas, mqerr.StorageFull, mqerr.TooManyScheduled, mqerr.PartitionDamaged, mqerr.OutcomeUnknown,
 		mqerr.OffsetExpired, mqerr.OffsetOutOfRange, mqerr.Lost, mqerr.ArchiveUnavailable:
 	default:
 		return err

@@ -44,6 +44,8 @@ type Config struct {
 type Router struct {
 	cfg      Config
 	lastLook atomic.Int64
+	started  time.Time
+	count    nodeCount
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -56,7 +58,7 @@ type Router struct {
 
 // New makes a router; streams are opened when they are first needed.
 func New(cfg Config) *Router {
-	r := &Router{cfg: cfg, nodes: map[string]*node{}}
+	r := &Router{cfg: cfg, started: time.Now(), nodes: map[string]*node{}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r
 }
@@ -134,6 +136,9 @@ func (r *Router) callAgain(ctx context.Context, p mq.PartitionID, t frame.Type, 
 		a, again, err := r.try(ctx, p, t, body, repeatable, hint(last))
 		if !again {
 			return a, err
+		}
+		if e := r.Hopeless(p); e != nil {
+			return a, e
 		}
 		last = err
 		pause := pace.next()

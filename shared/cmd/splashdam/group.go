@@ -338,17 +338,17 @@ func renderGroup(g *api.Group, width int, paint painter) string {
 	}
 	rows = append(rows, laneRows(g)...)
 	t := table{headers: []string{">PART", ">CURSOR", ">NEXT", ">LAG", ">IN FLIGHT", ">WAITING", ">DEAD", ">OLDEST"}}
-	damage := ""
+	damage, why := "", reasons{}
 	for _, p := range g.Partitions {
 		figures := []string{"-", "-", "-", "-", "-", "-", "-"} // nobody knows
 		if f := p.GroupPartitionFigures; f != nil {
 			figures = []string{count(f.Cursor), count(f.NextOffset), count(f.Lag), count(f.InFlight), count(f.Waiting), count(f.Dead), age(f.OldestAge)}
 			damage += unreadable(p.Partition, f.Unreadable, paint)
 		}
-		damage += whyNot(g.Topic, p.Partition, p.Error, width, paint)
+		why.add(g.Topic, p.Partition, p.Error)
 		t.rows = append(t.rows, append([]string{strconv.FormatUint(uint64(p.Partition), 10)}, figures...))
 	}
-	return pairs(rows, width) + "\n" + t.render(width, paint) + partialNote(g.Partial) + damage
+	return pairs(rows, width) + "\n" + t.render(width, paint) + partialNote(g.Partial) + damage + why.render(width, paint)
 }
 
 // laneRows tell the order of deliveries: by key, how the lanes share, and what each has.

@@ -187,7 +187,7 @@ func renderTopic(t *api.Topic, width int, paint painter) string {
 		rows = append(rows, [2]string{"archive", "before retention removes"})
 	}
 	parts := table{headers: []string{">PART", "STATE", "LEADER", "REPLICAS", ">FIRST", ">NEXT", ">SIZE"}}
-	away, damage := false, ""
+	away, damage, why := false, "", reasons{}
 	for _, p := range t.Partitions {
 		figures := []string{"-", "-", "-"} // nobody knows
 		if f := p.PartitionFigures; f != nil {
@@ -196,26 +196,14 @@ func renderTopic(t *api.Topic, width int, paint painter) string {
 		}
 		parts.rows = append(parts.rows, append([]string{strconv.FormatUint(uint64(p.Partition), 10), p.State, orDash(p.Leader),
 			replicas(p.Replicas)}, figures...))
-		damage += whyNot(t.Name, p.Partition, p.Error, width, paint)
+		why.add(t.Name, p.Partition, p.Error)
 		away = away || slices.ContainsFunc(p.Replicas, func(r api.Replica) bool { return !r.Alive })
 	}
 	note := partialNote(t.Partial)
 	if away {
 		note += "!: away\n"
 	}
-	return pairs(rows, width) + "\n" + parts.render(width, paint) + note + damage
-}
-
-// whyNot tells what is wrong with a partition that does not answer, or can only be read.
-func whyNot(topic string, partition uint32, e *api.ItemError, width int, paint painter) string {
-	if e == nil {
-		return ""
-	}
-	text := fmt.Sprintf("partition %d: %s", partition, e.Code)
-	if detail := strings.TrimPrefix(e.Detail, fmt.Sprintf("partition %d of topic %s: ", partition, topic)); detail != "" {
-		text += ": " + detail
-	}
-	return paint(styleWarn, wrap(oneLine(text), width)) + "\n"
+	return pairs(rows, width) + "\n" + parts.render(width, paint) + note + damage + why.render(width, paint)
 }
 
 // unreadable tells which offsets of a partition can't all be read, a line for each range.
