@@ -55,6 +55,14 @@ func testWebhookLife(t *testing.T, h *harness) {
 	for _, other := range []string{"https://example.org/y", "http://example.com/y", "https://example.com:444/y"} {
 		h.fails("validation_failed", "/headers/Authorization", "PUT", shop, `{"url":"`+other+`","headers":{"Authorization":"***"}}`)
 	}
+	// Each header that is kept is named, and a name in another case is the same header.
+	two := h.call("PUT", shop, `{"url":"https://example.org/y","headers":{"X-None":"***","AUTHORIZATION":"***","X-New":"v"}}`)
+	if p := decodeAs[api.Problem](t, two); len(p.Errors) != 2 || p.Errors[0].Pointer != "/headers/AUTHORIZATION" || p.Errors[1].Pointer != "/headers/X-None" ||
+		!strings.Contains(p.Errors[0].Detail, "was for https://example.com and is not sent to another server") {
+		t.Errorf("%+v", p.Errors)
+	}
+	h.ok(200, "PUT", shop, `{"url":"https://example.com/y","headers":{"AUTHORIZATION":"***"},"max_in_flight":3,"retry":{"initial":"2s","multiplier":2,"max":"1m"}}`)
+	h.ok(200, "PUT", shop, `{"url":"https://example.com/y","headers":{"Authorization":"***"},"max_in_flight":3,"retry":{"initial":"2s","multiplier":2,"max":"1m"}}`)
 	topic, _ := h.g.view.Topic("orders")
 	if w, _ := h.g.view.Webhook(topic.ID, "shop"); w.Settings.Headers["Authorization"] != "Bearer s3cret" || w.Secrets[0].Secret != made.Secret {
 		t.Errorf("kept: headers %v", w.Settings.Headers)

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/splashdam/splashdam/gateway/internal/push"
 	"github.com/splashdam/splashdam/gateway/internal/strictjson"
@@ -105,21 +107,47 @@ func (g *Gateway) checkReach(s *mq.WebhookSettings) error {
 // go: who may change a webhook would read them there.
 func unhide(want, have *mq.WebhookSettings) (map[string]string, error) {
 	out := maps.Clone(want.Headers)
-	for name, value := range want.Headers {
-		if value != hidden {
+	var bad []error
+	for _, name := range slices.Sorted(maps.Keys(want.Headers)) {
+		if want.Headers[name] != hidden {
 			continue
 		}
-		old, ok := have.Headers[name]
-		if !ok {
-			return nil, validation(mq.FieldError{Pointer: "/headers/" + name, Detail: "*** stands for a value that is there already, and there is none"})
+		old, ok := headerNamed(have.Headers, name)
+		detail := ""
+		switch {
+		case !ok:
+			detail = "*** keeps the value that is there, and there is no such header: give its value"
+		case !sameServer(want.URL, have.URL):
+			detail = "its value, which answers show as ***, was for " + serverOf(have.URL) + " and is not sent to another server: give it again, or leave the header out"
+		default:
+			out[name] = old
+			continue
 		}
-		if !sameServer(want.URL, have.URL) {
-			return nil, validation(mq.FieldError{Pointer: "/headers/" + name,
-				Detail: "*** stands for a value that another server was sent: say it again, or leave it out"})
-		}
-		out[name] = old
+		bad = append(bad, mq.FieldError{Pointer: "/headers/" + name, Detail: detail})
 	}
-	return out, nil
+	return out, validation(errors.Join(bad...))
+}
+
+// headerNamed finds a header by its name in any case.
+func headerNamed(headers map[string]string, name string) (value string, ok bool) {
+	if value, ok = headers[name]; ok {
+		return value, true
+	}
+	for have, value := range headers {
+		if strings.EqualFold(have, name) {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// serverOf is the scheme, host and port of a URL.
+func serverOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "the old one"
+	}
+	return u.Scheme + "://" + u.Host
 }
 
 // sameServer says whether two URLs name one scheme, host and port, and do so in the same words.

@@ -127,6 +127,14 @@ func TestWebhookUpdate(t *testing.T) {
 	if got := s.asked[len(s.asked)-1]; got != want {
 		t.Errorf("asks\n%s, want\n%s", got, want)
 	}
+	if status, _, errOut := s.run(t, "", "webhook", "update", "orders", "shop", "--header", "A=***"); status != exitUsage || !strings.Contains(errOut, "stays as it is") {
+		t.Errorf("a hidden value that is sent back: %d %s", status, errOut)
+	}
+	s.answers["PUT "+hook] = `422 {"code":"validation_failed","status":422,"title":"Fields are bad.","errors":[{"pointer":"/headers/A","detail":"was for another server"}]}`
+	if status, _, errOut := s.run(t, "", "webhook", "update", "orders", "shop", "--url", "https://example.org/"); status != exitRefused ||
+		!strings.Contains(errOut, "/headers/A: was for another server") || !strings.Contains(errOut, "--no-header NAME") {
+		t.Errorf("to another server: %d %s", status, errOut)
+	}
 	if status, _, errOut := s.run(t, "", "webhook", "update", "orders", "shop"); status != exitUsage || !strings.Contains(errOut, "name at least one setting") {
 		t.Errorf("without a setting: %d %s", status, errOut)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -13,6 +14,7 @@ import (
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/client"
 	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
 // webhookFlags are the settings that are named when a webhook is made, and when it is changed.
@@ -107,15 +109,38 @@ func (w *webhookUpdate) Run(s *session) error {
 		if slices.ContainsFunc(w.NoHeader, func(n string) bool { return strings.EqualFold(n, name) }) {
 			return wrongUsage("--header and --no-header both name %s", name)
 		}
+		if w.Header[name] == hiddenValue {
+			return wrongUsage("--header %s=%s: that is what is shown in the value's stead. A header that is not named stays as it is", name, hiddenValue)
+		}
 	}
-	return change(s, w.DryRun,
+	return w.sayHeadersAgain(change(s, w.DryRun,
 		func(ctx context.Context) (api.ConfigChange, error) {
 			return s.client.PreviewWebhook(ctx, w.Topic, w.Webhook, want)
 		},
 		func(ctx context.Context) (api.Webhook, error) {
 			return s.client.UpdateWebhook(ctx, w.Topic, w.Webhook, want)
 		},
-		func(out *api.Webhook) string { return renderWebhook(out, s.width, s.painter()) })
+		func(out *api.Webhook) string { return renderWebhook(out, s.width, s.painter()) }))
+}
+
+// hiddenValue is what answers show instead of the value of a header.
+const hiddenValue = "***"
+
+// sayHeadersAgain tells with which flags an update to another server gets through: the headers that it refuses are those that it
+// was not given.
+func (w *webhookUpdate) sayHeadersAgain(err error) error {
+	var e *client.Error
+	kept := func(f mqerr.Field) bool {
+		name, ok := strings.CutPrefix(f.Pointer, "/headers/")
+		_, given := w.Header[name]
+		return ok && !given
+	}
+	if !errors.As(err, &e) || !slices.ContainsFunc(e.Fields, kept) {
+		return err
+	}
+	told := *e
+	told.Title = "Give the values again with --header NAME=VALUE, or leave headers out with --no-header NAME."
+	return &told
 }
 
 // settingRows are the settings as a table shows them; what is as it mostly is is left out.
