@@ -3,6 +3,8 @@ package cluster
 import (
 	"slices"
 	"testing"
+
+	"github.com/splashdam/splashdam/shared/metrics"
 )
 
 // The operator's calls over HTTP, on a cluster of three.
@@ -44,5 +46,9 @@ func TestEndOperatorsCalls(t *testing.T) {
 	publishAnyway(t, one, "led", "v-1")
 	if got := values(one.receiveN("led", "g", 2, "")); !slices.Equal(got, []string{"v-0", "v-1"}) {
 		t.Errorf("%v", got)
+	}
+	// All that the three tiers count by now, wherever it was registered.
+	if problems, err := metrics.Lint(c.Metrics()); err != nil || len(problems) > 0 {
+		t.Errorf("metrics: %v, %v", problems, err)
 	}
 }
