@@ -306,7 +306,9 @@ func (m *Machine) readOut(r *mq.Reader, g *group, all []*text) bool {
 		}
 		return all[i]
 	}
-	for range r.Count(7) {
+	n := r.Count(7)
+	g.out = make(map[uint64]*message, n)
+	for range n {
 		off := at + r.Uvarint()
 		first := r.Byte()
 		x := message{state: State(first & 7), exported: first&exportedFlag != 0, lane: mq.Lane(first &^ hasKey >> 4), keyKnown: first&hasKey != 0}
@@ -358,12 +360,12 @@ func (x *message) readAttempt(r *mq.Reader, before int64) (times bool) {
 func (m *Machine) restore(g *group, off uint64, from message, lessee *text) {
 	x := m.newMessage()
 	*x = message{state: StateReady, lane: from.lane, key: from.key, keyKnown: from.keyKnown, attempt: from.attempt, fence: from.fence,
-		firstAt: from.firstAt, lastAt: from.lastAt, reason: m.texts.take(from.reason.String()), by: m.texts.take(from.by.String())}
+		firstAt: from.firstAt, lastAt: from.lastAt, reason: from.reason.hold(), by: from.by.hold()}
 	g.out[off] = x
 	m.messages++
 	switch from.state {
 	case StateLeased:
-		g.leaseChanged(off, x, x.attempt, x.fence, from.until, m.texts.take(lessee.String()), 0, 0)
+		g.leaseChanged(off, x, x.attempt, x.fence, from.until, lessee.hold(), 0, 0)
 	case StateReady:
 		g.makeReady(off, x)
 	case StateWaiting:

@@ -112,6 +112,14 @@ func (t *texts) take(s string) *text {
 	return x
 }
 
+// hold is take for a text that is held already.
+func (x *text) hold() *text {
+	if x != nil {
+		x.refs++
+	}
+	return x
+}
+
 func (t *texts) drop(x *text) {
 	if x == nil {
 		return
