@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -112,10 +113,43 @@ func (g *Gateway) previewTopic(c echo.Context, name string, cond *precondition, 
 	if err := g.checkChange(ctx, have, &settings, cond); err != nil {
 		return err
 	}
-	if out.Changes, err = compareSettings(have.Settings, settings, removedByTopic(&have.Settings, &settings)...); err != nil {
+	removes := removedByTopic(&have.Settings, &settings)
+	if out.Changes, err = compareSettings(have.Settings, settings, removes...); err != nil {
 		return err
 	}
+	if len(removes) > 0 {
+		if out.Removal, err = g.previewRemoval(ctx, have, &settings); err != nil {
+			return err
+		}
+	}
 	return answerJSON(c, http.StatusOK, out)
+}
+
+// previewRemoval asks the leaders of a topic what retention would remove by other settings.
+func (g *Gateway) previewRemoval(ctx context.Context, t meta.Topic, want *mq.TopicSettings) (*api.Removal, error) {
+	settings, err := json.Marshal(want)
+	if err != nil {
+		return nil, err
+	}
+	parts := allPartitions(t)
+	figures := g.figuresFor(ctx, parts, settings)
+	out := &api.Removal{Partitions: []api.PartitionRemoval{}}
+	for _, p := range parts {
+		one := api.PartitionRemoval{Partition: p.Number}
+		f := figures[p]
+		if f.err == nil && f.answer.GetRemoval() == nil {
+			f.err = mqerr.New(mqerr.NoLeader, "the node that leads the partition is of a version that can't tell")
+		}
+		if f.err != nil {
+			out.Partial, one.Error = true, api.ItemErrorOf(f.err)
+		} else {
+			r := f.answer.GetRemoval()
+			one.Segments, one.Messages, one.Bytes, one.KeptFor = r.GetSegments(), r.GetMessages(), r.GetBytes(), r.GetKeptFor()
+			out.Segments, out.Messages, out.Bytes = out.Segments+one.Segments, out.Messages+one.Messages, out.Bytes+one.Bytes
+		}
+		out.Partitions = append(out.Partitions, one)
+	}
+	return out, nil
 }
 
 // previewGroup answers what a PUT of a group would change.

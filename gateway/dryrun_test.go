@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
+	"github.com/splashdam/splashdam/shared/mqpb"
 )
 
 // Whatever removes or replaces something says what it would do before, when it is asked to. What is taken back by the opposite
@@ -37,7 +40,11 @@ func TestDestructiveCallsHaveDryRuns(t *testing.T) {
 
 func TestDryRunsOfConfiguration(t *testing.T) {
 	h := startHarness(t)
-	h.topic("orders", `{"partitions":1,"retention":{"time":"48h"}}`)
+	orders := h.topic("orders", `{"partitions":1,"retention":{"time":"48h"}}`)
+	h.node.set(func() {
+		h.node.removal = map[mq.PartitionID]*mqpb.Removal{{Topic: orders}: {Segments: 3, Messages: 12, Bytes: 4000, KeptFor: "g"}}
+	})
+	removal := &api.Removal{Segments: 3, Messages: 12, Bytes: 4000, Partitions: []api.PartitionRemoval{{Segments: 3, Messages: 12, Bytes: 4000, KeptFor: "g"}}}
 	h.ok(201, "PUT", "/v1/topics/orders/groups/g", `{"dead":{"max_count":10},"lease":"1m"}`)
 	h.ok(201, "PUT", "/v1/topics/orders/webhooks/w", `{"url":"https://example.com/","headers":{"X-Token":"abc"}}`)
 
@@ -45,12 +52,12 @@ func TestDryRunsOfConfiguration(t *testing.T) {
 		method, path, body string
 		want               api.ConfigChange
 	}{
-		{"PATCH", "/v1/topics/orders", `{"retention":{"time":"1h","bytes":1000}}`, api.ConfigChange{Topic: "orders", Changes: []api.SettingChange{
+		{"PATCH", "/v1/topics/orders", `{"retention":{"time":"1h","bytes":1000}}`, api.ConfigChange{Topic: "orders", Removal: removal, Changes: []api.SettingChange{
 			{Setting: "/retention/bytes", From: 0.0, To: 1000.0, Removes: true}, {Setting: "/retention/time", From: "48h", To: "1h", Removes: true}}}},
 		{"PATCH", "/v1/topics/orders", `{"retention":{"time":"72h"}}`, api.ConfigChange{Topic: "orders", Changes: []api.SettingChange{
 			{Setting: "/retention/time", From: "48h", To: "72h"}}}},
 		{"PATCH", "/v1/topics/orders", `{"retention":{"time":"48h"}}`, api.ConfigChange{Topic: "orders", Changes: []api.SettingChange{}}},
-		{"PUT", "/v1/topics/orders", `{"partitions":1,"retention":{"keep_unsettled":false}}`, api.ConfigChange{Topic: "orders", Changes: []api.SettingChange{
+		{"PUT", "/v1/topics/orders", `{"partitions":1,"retention":{"keep_unsettled":false}}`, api.ConfigChange{Topic: "orders", Removal: removal, Changes: []api.SettingChange{
 			{Setting: "/retention/keep_unsettled", From: true, To: false, Removes: true}, {Setting: "/retention/time", From: "48h", To: "168h"}}}},
 		{"PUT", "/v1/topics/new", `{"partitions":3}`, api.ConfigChange{Topic: "new", Created: true, Changes: []api.SettingChange{}}},
 		{"PUT", "/v1/topics/orders/groups/g", `{"dead":{"max_count":5},"lease":"1m","filter":{"kind":["a"]}}`, api.ConfigChange{Topic: "orders", Group: "g",
@@ -133,5 +140,27 @@ func TestDryRunsOfActions(t *testing.T) {
 	}
 	if now := decodeAs[api.Webhook](t, h.ok(200, "GET", "/v1/topics/orders/webhooks/w", "")); !reflect.DeepEqual(now.Secrets, made.Secrets) {
 		t.Errorf("a dry run rotated: %+v", now.Secrets)
+	}
+}
+
+// The sums of a dry run are those of the partitions whose leaders answer, and the others are named.
+func TestDryRunOfRetentionNamesWhatIsMissing(t *testing.T) {
+	h := startHarness(t)
+	logs := h.topic("logs", `{"partitions":3}`)
+	h.node.set(func() { // the second one's node says nothing of it
+		h.node.removal = map[mq.PartitionID]*mqpb.Removal{{Topic: logs}: {Segments: 1, Messages: 5, Bytes: 500}, {Topic: logs, Number: 2}: {Segments: 2, Messages: 7, Bytes: 700}}
+	})
+	preview := func() *api.Removal {
+		t.Helper()
+		return decodeAs[api.ConfigChange](t, h.ok(200, "PATCH", "/v1/topics/logs?dry_run=true", `{"retention":{"bytes":10000}}`)).Removal
+	}
+	got := preview()
+	if got == nil || !got.Partial || got.Segments != 3 || got.Messages != 12 || got.Bytes != 1200 || len(got.Partitions) != 3 || got.Partitions[1].Error == nil ||
+		got.Partitions[0].Error != nil || got.Partitions[2].Messages != 7 {
+		t.Errorf("one is missing: %+v", got)
+	}
+	h.node.set(func() { h.node.refuses = mqerr.New(mqerr.NoLeader, "not yet") })
+	if got := preview(); got == nil || !got.Partial || got.Messages != 0 || got.Partitions[0].Error == nil || got.Partitions[0].Error.Code != "no_leader" {
+		t.Errorf("nobody answers: %+v", got)
 	}
 }

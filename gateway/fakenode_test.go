@@ -31,7 +31,8 @@ type fakeNode struct {
 	deadLetters map[uint32]uint64              // how many, by partition
 	deadBroken  uint32                         // this partition does not answer
 	deadCalls   []*mqpb.DeadLettersRequest
-	refuses     error             // what every control call answers
+	refuses     error // what every control call answers
+	removal     map[mq.PartitionID]*mqpb.Removal
 	takingOver  int               // how many more times PartitionFigures finds it not leading yet
 	onRead      func(*frame.Read) // told of every read after its answer was made
 }
@@ -235,8 +236,12 @@ func (n *fakeNode) PartitionFigures(_ context.Context, r *mqpb.PartitionFiguresR
 	out := &mqpb.PartitionFiguresResponse{}
 	for _, p := range r.GetPartitions() {
 		first, log := n.first[p.MQ()], n.logs[p.MQ()]
-		out.Figures = append(out.Figures, &mqpb.PartitionFigures{Partition: p, First: first, Next: first + uint64(len(log)),
-			Bytes: 100 * uint64(len(log)), Segments: 1, PublishRate: 1.5, DeliverRate: 0.5})
+		f := &mqpb.PartitionFigures{Partition: p, First: first, Next: first + uint64(len(log)),
+			Bytes: 100 * uint64(len(log)), Segments: 1, PublishRate: 1.5, DeliverRate: 0.5}
+		if r.Settings != nil {
+			f.Removal = n.removal[p.MQ()]
+		}
+		out.Figures = append(out.Figures, f)
 	}
 	return out, nil
 }

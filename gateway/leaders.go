@@ -133,10 +133,15 @@ func publicError(code mqerr.Code, detail string) error {
 
 // partitionFigures asks for the figures of partitions, which may be of several topics.
 func (g *Gateway) partitionFigures(ctx context.Context, parts []mq.PartitionID) map[mq.PartitionID]told[*mqpb.PartitionFigures] {
+	return g.figuresFor(ctx, parts, nil)
+}
+
+// figuresFor is partitionFigures, with what retention would remove by some settings (as JSON; nil for none).
+func (g *Gateway) figuresFor(ctx context.Context, parts []mq.PartitionID, settings []byte) map[mq.PartitionID]told[*mqpb.PartitionFigures] {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	return askLeaders(ctx, g, parts, func(ctx context.Context, c mqpb.LogNodeClient, ps []*mqpb.Partition) ([]*mqpb.PartitionFigures, error) {
-		r, err := c.PartitionFigures(ctx, &mqpb.PartitionFiguresRequest{Partitions: ps})
+		r, err := c.PartitionFigures(ctx, &mqpb.PartitionFiguresRequest{Partitions: ps, Settings: settings})
 		return r.GetFigures(), err
 	})
 }

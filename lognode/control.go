@@ -249,7 +249,16 @@ func (s *server) PartitionFigures(ctx context.Context, req *mqpb.PartitionFigure
 	absent := func(p *mqpb.Partition) *mqpb.PartitionFigures {
 		return &mqpb.PartitionFigures{Partition: p, Code: uint32(mqerr.NotLeader)}
 	}
-	out, err := each(ctx, s, req.Partitions, absent, (*replica.Partition).Figures)
+	var settings *mq.TopicSettings
+	if len(req.Settings) > 0 {
+		settings = &mq.TopicSettings{}
+		if err := json.Unmarshal(req.Settings, settings); err != nil {
+			return nil, status.Errorf(codes.InvalidArgument, "topic settings: %v", err)
+		}
+	}
+	out, err := each(ctx, s, req.Partitions, absent, func(p *replica.Partition, done func(*mqpb.PartitionFigures)) {
+		p.Figures(settings, done)
+	})
 	if err != nil {
 		return nil, err
 	}

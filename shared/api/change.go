@@ -11,6 +11,31 @@ type ConfigChange struct {
 	Created bool `json:"created"`
 	// Changes are the settings that would be others, by pointer; empty when nothing would change.
 	Changes []SettingChange `json:"changes"`
+	// Removal is what a topic's retention would remove by the new settings; nil where no change removes anything.
+	Removal *Removal `json:"removal,omitempty"`
+}
+
+// Removal is how much retention would remove by other settings, as far as the leaders of the partitions answer. It goes by whole
+// segments, and takes what expired over some hours. Bytes are an upper bound: what is carried forward (scheduled
+// messages, dead letters) is in them.
+type Removal struct {
+	Segments uint64 `json:"segments"`
+	Messages uint64 `json:"messages"`
+	Bytes    uint64 `json:"bytes"` // on one replica
+	// Partial: some leaders did not answer; their partitions have an Error and are not in the sums.
+	Partial    bool               `json:"partial,omitempty"`
+	Partitions []PartitionRemoval `json:"partitions"`
+}
+
+// PartitionRemoval is the share of one partition in a Removal.
+type PartitionRemoval struct {
+	Partition uint32 `json:"partition"`
+	Segments  uint64 `json:"segments"`
+	Messages  uint64 `json:"messages"`
+	Bytes     uint64 `json:"bytes"`
+	// KeptFor is an active group that keeps the next segment and all behind it, as it has not settled everything there.
+	KeptFor string     `json:"kept_for,omitempty"`
+	Error   *ItemError `json:"error,omitempty"`
 }
 
 // SettingChange is a setting that would change.

@@ -2830,6 +2830,7 @@ func (x *Snapshot) GetBytes() uint64 {
 type PartitionFiguresRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partitions    []*Partition           `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Settings      []byte                 `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"` // JSON of a topic's settings: also say what retention by these would remove now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2867,6 +2868,13 @@ func (*PartitionFiguresRequest) Descriptor() ([]byte, []int) {
 func (x *PartitionFiguresRequest) GetPartitions() []*Partition {
 	if x != nil {
 		return x.Partitions
+	}
+	return nil
+}
+
+func (x *PartitionFiguresRequest) GetSettings() []byte {
+	if x != nil {
+		return x.Settings
 	}
 	return nil
 }
@@ -2934,6 +2942,7 @@ type PartitionFigures struct {
 	ReadOnly        string                 `protobuf:"bytes,22,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"` // not empty: only what is left of a damaged partition is served, and this says why
 	IdempotencyKeys uint64                 `protobuf:"varint,30,opt,name=idempotency_keys,json=idempotencyKeys,proto3" json:"idempotency_keys,omitempty"`
 	OldestKey       int64                  `protobuf:"varint,31,opt,name=oldest_key,json=oldestKey,proto3" json:"oldest_key,omitempty"` // in the window; the stamp of the oldest, 0 for none
+	Removal         *Removal               `protobuf:"bytes,32,opt,name=removal,proto3" json:"removal,omitempty"`                       // by the settings of the request
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -3087,6 +3096,81 @@ func (x *PartitionFigures) GetOldestKey() int64 {
 	return 0
 }
 
+func (x *PartitionFigures) GetRemoval() *Removal {
+	if x != nil {
+		return x.Removal
+	}
+	return nil
+}
+
+type Removal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Segments      uint64                 `protobuf:"varint,1,opt,name=segments,proto3" json:"segments,omitempty"`
+	Messages      uint64                 `protobuf:"varint,2,opt,name=messages,proto3" json:"messages,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	KeptFor       string                 `protobuf:"bytes,4,opt,name=kept_for,json=keptFor,proto3" json:"kept_for,omitempty"` // an active group that has not settled everything in the next segment, which stays for it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Removal) Reset() {
+	*x = Removal{}
+	mi := &file_splashdam_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Removal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Removal) ProtoMessage() {}
+
+func (x *Removal) ProtoReflect() protoreflect.Message {
+	mi := &file_splashdam_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Removal.ProtoReflect.Descriptor instead.
+func (*Removal) Descriptor() ([]byte, []int) {
+	return file_splashdam_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *Removal) GetSegments() uint64 {
+	if x != nil {
+		return x.Segments
+	}
+	return 0
+}
+
+func (x *Removal) GetMessages() uint64 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *Removal) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Removal) GetKeptFor() string {
+	if x != nil {
+		return x.KeptFor
+	}
+	return ""
+}
+
 type FollowerFigures struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -3098,7 +3182,7 @@ type FollowerFigures struct {
 
 func (x *FollowerFigures) Reset() {
 	*x = FollowerFigures{}
-	mi := &file_splashdam_proto_msgTypes[43]
+	mi := &file_splashdam_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +3194,7 @@ func (x *FollowerFigures) String() string {
 func (*FollowerFigures) ProtoMessage() {}
 
 func (x *FollowerFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[43]
+	mi := &file_splashdam_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +3207,7 @@ func (x *FollowerFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerFigures.ProtoReflect.Descriptor instead.
 func (*FollowerFigures) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{43}
+	return file_splashdam_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FollowerFigures) GetNode() string {
@@ -3159,7 +3243,7 @@ type ChangeScheduledRequest struct {
 
 func (x *ChangeScheduledRequest) Reset() {
 	*x = ChangeScheduledRequest{}
-	mi := &file_splashdam_proto_msgTypes[44]
+	mi := &file_splashdam_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3171,7 +3255,7 @@ func (x *ChangeScheduledRequest) String() string {
 func (*ChangeScheduledRequest) ProtoMessage() {}
 
 func (x *ChangeScheduledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[44]
+	mi := &file_splashdam_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3184,7 +3268,7 @@ func (x *ChangeScheduledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeScheduledRequest.ProtoReflect.Descriptor instead.
 func (*ChangeScheduledRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{44}
+	return file_splashdam_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ChangeScheduledRequest) GetPartition() *Partition {
@@ -3224,7 +3308,7 @@ type ChangeScheduledResponse struct {
 
 func (x *ChangeScheduledResponse) Reset() {
 	*x = ChangeScheduledResponse{}
-	mi := &file_splashdam_proto_msgTypes[45]
+	mi := &file_splashdam_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3236,7 +3320,7 @@ func (x *ChangeScheduledResponse) String() string {
 func (*ChangeScheduledResponse) ProtoMessage() {}
 
 func (x *ChangeScheduledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[45]
+	mi := &file_splashdam_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3249,7 +3333,7 @@ func (x *ChangeScheduledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeScheduledResponse.ProtoReflect.Descriptor instead.
 func (*ChangeScheduledResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{45}
+	return file_splashdam_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ChangeScheduledResponse) GetDue() int64 {
@@ -3271,7 +3355,7 @@ type ListScheduledRequest struct {
 
 func (x *ListScheduledRequest) Reset() {
 	*x = ListScheduledRequest{}
-	mi := &file_splashdam_proto_msgTypes[46]
+	mi := &file_splashdam_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3283,7 +3367,7 @@ func (x *ListScheduledRequest) String() string {
 func (*ListScheduledRequest) ProtoMessage() {}
 
 func (x *ListScheduledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[46]
+	mi := &file_splashdam_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3296,7 +3380,7 @@ func (x *ListScheduledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScheduledRequest.ProtoReflect.Descriptor instead.
 func (*ListScheduledRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{46}
+	return file_splashdam_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListScheduledRequest) GetPartition() *Partition {
@@ -3336,7 +3420,7 @@ type ListScheduledResponse struct {
 
 func (x *ListScheduledResponse) Reset() {
 	*x = ListScheduledResponse{}
-	mi := &file_splashdam_proto_msgTypes[47]
+	mi := &file_splashdam_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3348,7 +3432,7 @@ func (x *ListScheduledResponse) String() string {
 func (*ListScheduledResponse) ProtoMessage() {}
 
 func (x *ListScheduledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[47]
+	mi := &file_splashdam_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3361,7 +3445,7 @@ func (x *ListScheduledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListScheduledResponse.ProtoReflect.Descriptor instead.
 func (*ListScheduledResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{47}
+	return file_splashdam_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListScheduledResponse) GetPending() []*PendingSchedule {
@@ -3381,7 +3465,7 @@ type PendingSchedule struct {
 
 func (x *PendingSchedule) Reset() {
 	*x = PendingSchedule{}
-	mi := &file_splashdam_proto_msgTypes[48]
+	mi := &file_splashdam_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3393,7 +3477,7 @@ func (x *PendingSchedule) String() string {
 func (*PendingSchedule) ProtoMessage() {}
 
 func (x *PendingSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[48]
+	mi := &file_splashdam_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3406,7 +3490,7 @@ func (x *PendingSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingSchedule.ProtoReflect.Descriptor instead.
 func (*PendingSchedule) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{48}
+	return file_splashdam_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PendingSchedule) GetNumber() uint64 {
@@ -3434,7 +3518,7 @@ type FindScheduledRequest struct {
 
 func (x *FindScheduledRequest) Reset() {
 	*x = FindScheduledRequest{}
-	mi := &file_splashdam_proto_msgTypes[49]
+	mi := &file_splashdam_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3446,7 +3530,7 @@ func (x *FindScheduledRequest) String() string {
 func (*FindScheduledRequest) ProtoMessage() {}
 
 func (x *FindScheduledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[49]
+	mi := &file_splashdam_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3459,7 +3543,7 @@ func (x *FindScheduledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindScheduledRequest.ProtoReflect.Descriptor instead.
 func (*FindScheduledRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{49}
+	return file_splashdam_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *FindScheduledRequest) GetPartition() *Partition {
@@ -3496,7 +3580,7 @@ type FindScheduledResponse struct {
 
 func (x *FindScheduledResponse) Reset() {
 	*x = FindScheduledResponse{}
-	mi := &file_splashdam_proto_msgTypes[50]
+	mi := &file_splashdam_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3508,7 +3592,7 @@ func (x *FindScheduledResponse) String() string {
 func (*FindScheduledResponse) ProtoMessage() {}
 
 func (x *FindScheduledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[50]
+	mi := &file_splashdam_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3521,7 +3605,7 @@ func (x *FindScheduledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindScheduledResponse.ProtoReflect.Descriptor instead.
 func (*FindScheduledResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{50}
+	return file_splashdam_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *FindScheduledResponse) GetReleased() bool {
@@ -3572,7 +3656,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_splashdam_proto_msgTypes[51]
+	mi := &file_splashdam_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3584,7 +3668,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[51]
+	mi := &file_splashdam_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3597,7 +3681,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{51}
+	return file_splashdam_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TraceRequest) GetPartition() *Partition {
@@ -3648,7 +3732,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_splashdam_proto_msgTypes[52]
+	mi := &file_splashdam_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3660,7 +3744,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[52]
+	mi := &file_splashdam_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3673,7 +3757,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{52}
+	return file_splashdam_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TraceResponse) GetEvents() []*TraceEvent {
@@ -3732,7 +3816,7 @@ type TraceEvent struct {
 
 func (x *TraceEvent) Reset() {
 	*x = TraceEvent{}
-	mi := &file_splashdam_proto_msgTypes[53]
+	mi := &file_splashdam_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3744,7 +3828,7 @@ func (x *TraceEvent) String() string {
 func (*TraceEvent) ProtoMessage() {}
 
 func (x *TraceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[53]
+	mi := &file_splashdam_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3757,7 +3841,7 @@ func (x *TraceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceEvent.ProtoReflect.Descriptor instead.
 func (*TraceEvent) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{53}
+	return file_splashdam_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *TraceEvent) GetAt() int64 {
@@ -3865,7 +3949,7 @@ type TraceGroup struct {
 
 func (x *TraceGroup) Reset() {
 	*x = TraceGroup{}
-	mi := &file_splashdam_proto_msgTypes[54]
+	mi := &file_splashdam_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3877,7 +3961,7 @@ func (x *TraceGroup) String() string {
 func (*TraceGroup) ProtoMessage() {}
 
 func (x *TraceGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[54]
+	mi := &file_splashdam_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3890,7 +3974,7 @@ func (x *TraceGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceGroup.ProtoReflect.Descriptor instead.
 func (*TraceGroup) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{54}
+	return file_splashdam_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TraceGroup) GetGroup() uint64 {
@@ -3947,7 +4031,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_splashdam_proto_msgTypes[55]
+	mi := &file_splashdam_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3959,7 +4043,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[55]
+	mi := &file_splashdam_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3972,7 +4056,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{55}
+	return file_splashdam_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ExplainRequest) GetPartition() *Partition {
@@ -4020,7 +4104,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_splashdam_proto_msgTypes[56]
+	mi := &file_splashdam_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4032,7 +4116,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[56]
+	mi := &file_splashdam_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4045,7 +4129,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{56}
+	return file_splashdam_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ExplainResponse) GetState() string {
@@ -4121,7 +4205,7 @@ type LaneAhead struct {
 
 func (x *LaneAhead) Reset() {
 	*x = LaneAhead{}
-	mi := &file_splashdam_proto_msgTypes[57]
+	mi := &file_splashdam_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4133,7 +4217,7 @@ func (x *LaneAhead) String() string {
 func (*LaneAhead) ProtoMessage() {}
 
 func (x *LaneAhead) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[57]
+	mi := &file_splashdam_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4146,7 +4230,7 @@ func (x *LaneAhead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneAhead.ProtoReflect.Descriptor instead.
 func (*LaneAhead) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{57}
+	return file_splashdam_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LaneAhead) GetLane() uint32 {
@@ -4174,7 +4258,7 @@ type SettlementsRequest struct {
 
 func (x *SettlementsRequest) Reset() {
 	*x = SettlementsRequest{}
-	mi := &file_splashdam_proto_msgTypes[58]
+	mi := &file_splashdam_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4186,7 +4270,7 @@ func (x *SettlementsRequest) String() string {
 func (*SettlementsRequest) ProtoMessage() {}
 
 func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[58]
+	mi := &file_splashdam_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4199,7 +4283,7 @@ func (x *SettlementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsRequest.ProtoReflect.Descriptor instead.
 func (*SettlementsRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{58}
+	return file_splashdam_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SettlementsRequest) GetPartition() *Partition {
@@ -4232,7 +4316,7 @@ type SettlementsResponse struct {
 
 func (x *SettlementsResponse) Reset() {
 	*x = SettlementsResponse{}
-	mi := &file_splashdam_proto_msgTypes[59]
+	mi := &file_splashdam_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4244,7 +4328,7 @@ func (x *SettlementsResponse) String() string {
 func (*SettlementsResponse) ProtoMessage() {}
 
 func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[59]
+	mi := &file_splashdam_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4257,7 +4341,7 @@ func (x *SettlementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettlementsResponse.ProtoReflect.Descriptor instead.
 func (*SettlementsResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{59}
+	return file_splashdam_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SettlementsResponse) GetSettlements() []*Settlement {
@@ -4282,7 +4366,7 @@ type Settlement struct {
 
 func (x *Settlement) Reset() {
 	*x = Settlement{}
-	mi := &file_splashdam_proto_msgTypes[60]
+	mi := &file_splashdam_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4294,7 +4378,7 @@ func (x *Settlement) String() string {
 func (*Settlement) ProtoMessage() {}
 
 func (x *Settlement) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[60]
+	mi := &file_splashdam_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4307,7 +4391,7 @@ func (x *Settlement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settlement.ProtoReflect.Descriptor instead.
 func (*Settlement) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{60}
+	return file_splashdam_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Settlement) GetOffset() uint64 {
@@ -4372,7 +4456,7 @@ type ReadSegmentRequest struct {
 
 func (x *ReadSegmentRequest) Reset() {
 	*x = ReadSegmentRequest{}
-	mi := &file_splashdam_proto_msgTypes[61]
+	mi := &file_splashdam_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4384,7 +4468,7 @@ func (x *ReadSegmentRequest) String() string {
 func (*ReadSegmentRequest) ProtoMessage() {}
 
 func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[61]
+	mi := &file_splashdam_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4397,7 +4481,7 @@ func (x *ReadSegmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentRequest.ProtoReflect.Descriptor instead.
 func (*ReadSegmentRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{61}
+	return file_splashdam_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ReadSegmentRequest) GetSegment() uint64 {
@@ -4446,7 +4530,7 @@ type ReadSegmentResponse struct {
 
 func (x *ReadSegmentResponse) Reset() {
 	*x = ReadSegmentResponse{}
-	mi := &file_splashdam_proto_msgTypes[62]
+	mi := &file_splashdam_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4458,7 +4542,7 @@ func (x *ReadSegmentResponse) String() string {
 func (*ReadSegmentResponse) ProtoMessage() {}
 
 func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[62]
+	mi := &file_splashdam_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4471,7 +4555,7 @@ func (x *ReadSegmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSegmentResponse.ProtoReflect.Descriptor instead.
 func (*ReadSegmentResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{62}
+	return file_splashdam_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ReadSegmentResponse) GetKnown() bool {
@@ -4507,7 +4591,7 @@ type CopyEntriesRequest struct {
 
 func (x *CopyEntriesRequest) Reset() {
 	*x = CopyEntriesRequest{}
-	mi := &file_splashdam_proto_msgTypes[63]
+	mi := &file_splashdam_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4519,7 +4603,7 @@ func (x *CopyEntriesRequest) String() string {
 func (*CopyEntriesRequest) ProtoMessage() {}
 
 func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[63]
+	mi := &file_splashdam_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4532,7 +4616,7 @@ func (x *CopyEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesRequest.ProtoReflect.Descriptor instead.
 func (*CopyEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{63}
+	return file_splashdam_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CopyEntriesRequest) GetSegment() uint64 {
@@ -4574,7 +4658,7 @@ type CopyEntriesResponse struct {
 
 func (x *CopyEntriesResponse) Reset() {
 	*x = CopyEntriesResponse{}
-	mi := &file_splashdam_proto_msgTypes[64]
+	mi := &file_splashdam_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4586,7 +4670,7 @@ func (x *CopyEntriesResponse) String() string {
 func (*CopyEntriesResponse) ProtoMessage() {}
 
 func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[64]
+	mi := &file_splashdam_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4599,7 +4683,7 @@ func (x *CopyEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyEntriesResponse.ProtoReflect.Descriptor instead.
 func (*CopyEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{64}
+	return file_splashdam_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CopyEntriesResponse) GetKnown() bool {
@@ -4632,7 +4716,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_splashdam_proto_msgTypes[65]
+	mi := &file_splashdam_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4644,7 +4728,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[65]
+	mi := &file_splashdam_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4657,7 +4741,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{65}
+	return file_splashdam_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *InventoryRequest) GetAfter() uint64 {
@@ -4680,7 +4764,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_splashdam_proto_msgTypes[66]
+	mi := &file_splashdam_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4692,7 +4776,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[66]
+	mi := &file_splashdam_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4705,7 +4789,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{66}
+	return file_splashdam_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *InventoryResponse) GetNode() *Incarnation {
@@ -4756,7 +4840,7 @@ type HeldSegment struct {
 
 func (x *HeldSegment) Reset() {
 	*x = HeldSegment{}
-	mi := &file_splashdam_proto_msgTypes[67]
+	mi := &file_splashdam_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4768,7 +4852,7 @@ func (x *HeldSegment) String() string {
 func (*HeldSegment) ProtoMessage() {}
 
 func (x *HeldSegment) ProtoReflect() protoreflect.Message {
-	mi := &file_splashdam_proto_msgTypes[67]
+	mi := &file_splashdam_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4781,7 +4865,7 @@ func (x *HeldSegment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldSegment.ProtoReflect.Descriptor instead.
 func (*HeldSegment) Descriptor() ([]byte, []int) {
-	return file_splashdam_proto_rawDescGZIP(), []int{67}
+	return file_splashdam_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *HeldSegment) GetSegment() *Segment {
@@ -5058,13 +5142,14 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04made\x18\x02 \x01(\x03R\x04made\x12\x10\n" +
 	"\x03low\x18\x03 \x01(\x04R\x03low\x12\x14\n" +
-	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\"R\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\"n\n" +
 	"\x17PartitionFiguresRequest\x127\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x17.splashdam.v1.PartitionR\n" +
-	"partitions\"T\n" +
+	"partitions\x12\x1a\n" +
+	"\bsettings\x18\x02 \x01(\fR\bsettings\"T\n" +
 	"\x18PartitionFiguresResponse\x128\n" +
-	"\afigures\x18\x01 \x03(\v2\x1e.splashdam.v1.PartitionFiguresR\afigures\"\xc3\x04\n" +
+	"\afigures\x18\x01 \x03(\v2\x1e.splashdam.v1.PartitionFiguresR\afigures\"\xf4\x04\n" +
 	"\x10PartitionFigures\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.splashdam.v1.PartitionR\tpartition\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x16\n" +
@@ -5086,7 +5171,13 @@ const file_splashdam_proto_rawDesc = "" +
 	"\tread_only\x18\x16 \x01(\tR\breadOnly\x12)\n" +
 	"\x10idempotency_keys\x18\x1e \x01(\x04R\x0fidempotencyKeys\x12\x1d\n" +
 	"\n" +
-	"oldest_key\x18\x1f \x01(\x03R\toldestKey\"f\n" +
+	"oldest_key\x18\x1f \x01(\x03R\toldestKey\x12/\n" +
+	"\aremoval\x18  \x01(\v2\x15.splashdam.v1.RemovalR\aremoval\"r\n" +
+	"\aRemoval\x12\x1a\n" +
+	"\bsegments\x18\x01 \x01(\x04R\bsegments\x12\x1a\n" +
+	"\bmessages\x18\x02 \x01(\x04R\bmessages\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x19\n" +
+	"\bkept_for\x18\x04 \x01(\tR\akeptFor\"f\n" +
 	"\x0fFollowerFigures\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12!\n" +
 	"\fbehind_bytes\x18\x02 \x01(\x04R\vbehindBytes\x12\x1c\n" +
@@ -5257,7 +5348,7 @@ func file_splashdam_proto_rawDescGZIP() []byte {
 	return file_splashdam_proto_rawDescData
 }
 
-var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_splashdam_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_splashdam_proto_goTypes = []any{
 	(*Raw)(nil),                      // 0: splashdam.v1.Raw
 	(*Partition)(nil),                // 1: splashdam.v1.Partition
@@ -5302,31 +5393,32 @@ var file_splashdam_proto_goTypes = []any{
 	(*PartitionFiguresRequest)(nil),  // 40: splashdam.v1.PartitionFiguresRequest
 	(*PartitionFiguresResponse)(nil), // 41: splashdam.v1.PartitionFiguresResponse
 	(*PartitionFigures)(nil),         // 42: splashdam.v1.PartitionFigures
-	(*FollowerFigures)(nil),          // 43: splashdam.v1.FollowerFigures
-	(*ChangeScheduledRequest)(nil),   // 44: splashdam.v1.ChangeScheduledRequest
-	(*ChangeScheduledResponse)(nil),  // 45: splashdam.v1.ChangeScheduledResponse
-	(*ListScheduledRequest)(nil),     // 46: splashdam.v1.ListScheduledRequest
-	(*ListScheduledResponse)(nil),    // 47: splashdam.v1.ListScheduledResponse
-	(*PendingSchedule)(nil),          // 48: splashdam.v1.PendingSchedule
-	(*FindScheduledRequest)(nil),     // 49: splashdam.v1.FindScheduledRequest
-	(*FindScheduledResponse)(nil),    // 50: splashdam.v1.FindScheduledResponse
-	(*TraceRequest)(nil),             // 51: splashdam.v1.TraceRequest
-	(*TraceResponse)(nil),            // 52: splashdam.v1.TraceResponse
-	(*TraceEvent)(nil),               // 53: splashdam.v1.TraceEvent
-	(*TraceGroup)(nil),               // 54: splashdam.v1.TraceGroup
-	(*ExplainRequest)(nil),           // 55: splashdam.v1.ExplainRequest
-	(*ExplainResponse)(nil),          // 56: splashdam.v1.ExplainResponse
-	(*LaneAhead)(nil),                // 57: splashdam.v1.LaneAhead
-	(*SettlementsRequest)(nil),       // 58: splashdam.v1.SettlementsRequest
-	(*SettlementsResponse)(nil),      // 59: splashdam.v1.SettlementsResponse
-	(*Settlement)(nil),               // 60: splashdam.v1.Settlement
-	(*ReadSegmentRequest)(nil),       // 61: splashdam.v1.ReadSegmentRequest
-	(*ReadSegmentResponse)(nil),      // 62: splashdam.v1.ReadSegmentResponse
-	(*CopyEntriesRequest)(nil),       // 63: splashdam.v1.CopyEntriesRequest
-	(*CopyEntriesResponse)(nil),      // 64: splashdam.v1.CopyEntriesResponse
-	(*InventoryRequest)(nil),         // 65: splashdam.v1.InventoryRequest
-	(*InventoryResponse)(nil),        // 66: splashdam.v1.InventoryResponse
-	(*HeldSegment)(nil),              // 67: splashdam.v1.HeldSegment
+	(*Removal)(nil),                  // 43: splashdam.v1.Removal
+	(*FollowerFigures)(nil),          // 44: splashdam.v1.FollowerFigures
+	(*ChangeScheduledRequest)(nil),   // 45: splashdam.v1.ChangeScheduledRequest
+	(*ChangeScheduledResponse)(nil),  // 46: splashdam.v1.ChangeScheduledResponse
+	(*ListScheduledRequest)(nil),     // 47: splashdam.v1.ListScheduledRequest
+	(*ListScheduledResponse)(nil),    // 48: splashdam.v1.ListScheduledResponse
+	(*PendingSchedule)(nil),          // 49: splashdam.v1.PendingSchedule
+	(*FindScheduledRequest)(nil),     // 50: splashdam.v1.FindScheduledRequest
+	(*FindScheduledResponse)(nil),    // 51: splashdam.v1.FindScheduledResponse
+	(*TraceRequest)(nil),             // 52: splashdam.v1.TraceRequest
+	(*TraceResponse)(nil),            // 53: splashdam.v1.TraceResponse
+	(*TraceEvent)(nil),               // 54: splashdam.v1.TraceEvent
+	(*TraceGroup)(nil),               // 55: splashdam.v1.TraceGroup
+	(*ExplainRequest)(nil),           // 56: splashdam.v1.ExplainRequest
+	(*ExplainResponse)(nil),          // 57: splashdam.v1.ExplainResponse
+	(*LaneAhead)(nil),                // 58: splashdam.v1.LaneAhead
+	(*SettlementsRequest)(nil),       // 59: splashdam.v1.SettlementsRequest
+	(*SettlementsResponse)(nil),      // 60: splashdam.v1.SettlementsResponse
+	(*Settlement)(nil),               // 61: splashdam.v1.Settlement
+	(*ReadSegmentRequest)(nil),       // 62: splashdam.v1.ReadSegmentRequest
+	(*ReadSegmentResponse)(nil),      // 63: splashdam.v1.ReadSegmentResponse
+	(*CopyEntriesRequest)(nil),       // 64: splashdam.v1.CopyEntriesRequest
+	(*CopyEntriesResponse)(nil),      // 65: splashdam.v1.CopyEntriesResponse
+	(*InventoryRequest)(nil),         // 66: splashdam.v1.InventoryRequest
+	(*InventoryResponse)(nil),        // 67: splashdam.v1.InventoryResponse
+	(*HeldSegment)(nil),              // 68: splashdam.v1.HeldSegment
 }
 var file_splashdam_proto_depIdxs = []int32{
 	1,  // 0: splashdam.v1.Segment.partition:type_name -> splashdam.v1.Partition
@@ -5371,79 +5463,80 @@ var file_splashdam_proto_depIdxs = []int32{
 	1,  // 39: splashdam.v1.PartitionFiguresRequest.partitions:type_name -> splashdam.v1.Partition
 	42, // 40: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
 	1,  // 41: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
-	43, // 42: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
+	44, // 42: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
 	25, // 43: splashdam.v1.PartitionFigures.unreadable:type_name -> splashdam.v1.OffsetRange
-	1,  // 44: splashdam.v1.ChangeScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	1,  // 45: splashdam.v1.ListScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	48, // 46: splashdam.v1.ListScheduledResponse.pending:type_name -> splashdam.v1.PendingSchedule
-	1,  // 47: splashdam.v1.FindScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	1,  // 48: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
-	53, // 49: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
-	54, // 50: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
-	1,  // 51: splashdam.v1.ExplainRequest.partition:type_name -> splashdam.v1.Partition
-	57, // 52: splashdam.v1.ExplainResponse.ahead:type_name -> splashdam.v1.LaneAhead
-	1,  // 53: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
-	60, // 54: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
-	2,  // 55: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
-	2,  // 56: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
-	2,  // 57: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
-	7,  // 58: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
-	2,  // 59: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
-	3,  // 60: splashdam.v1.InventoryResponse.node:type_name -> splashdam.v1.Incarnation
-	67, // 61: splashdam.v1.InventoryResponse.segments:type_name -> splashdam.v1.HeldSegment
-	7,  // 62: splashdam.v1.InventoryResponse.named:type_name -> splashdam.v1.Named
-	5,  // 63: splashdam.v1.HeldSegment.segment:type_name -> splashdam.v1.Segment
-	2,  // 64: splashdam.v1.HeldSegment.tail:type_name -> splashdam.v1.Position
-	2,  // 65: splashdam.v1.HeldSegment.end:type_name -> splashdam.v1.Position
-	0,  // 66: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
-	0,  // 67: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
-	6,  // 68: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
-	10, // 69: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
-	12, // 70: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
-	17, // 71: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
-	19, // 72: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
-	22, // 73: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
-	27, // 74: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
-	31, // 75: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
-	33, // 76: splashdam.v1.LogNode.Seek:input_type -> splashdam.v1.SeekRequest
-	36, // 77: splashdam.v1.LogNode.Snapshots:input_type -> splashdam.v1.SnapshotsRequest
-	40, // 78: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
-	44, // 79: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
-	46, // 80: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
-	49, // 81: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
-	51, // 82: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
-	55, // 83: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
-	58, // 84: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
-	61, // 85: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
-	63, // 86: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
-	65, // 87: splashdam.v1.LogNode.Inventory:input_type -> splashdam.v1.InventoryRequest
-	0,  // 88: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
-	0,  // 89: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
-	8,  // 90: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
-	11, // 91: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
-	14, // 92: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
-	18, // 93: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
-	20, // 94: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
-	23, // 95: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
-	28, // 96: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
-	32, // 97: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
-	34, // 98: splashdam.v1.LogNode.Seek:output_type -> splashdam.v1.SeekResponse
-	37, // 99: splashdam.v1.LogNode.Snapshots:output_type -> splashdam.v1.SnapshotsResponse
-	41, // 100: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
-	45, // 101: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
-	47, // 102: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
-	50, // 103: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
-	52, // 104: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
-	56, // 105: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
-	59, // 106: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
-	62, // 107: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
-	64, // 108: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
-	66, // 109: splashdam.v1.LogNode.Inventory:output_type -> splashdam.v1.InventoryResponse
-	88, // [88:110] is the sub-list for method output_type
-	66, // [66:88] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	43, // 44: splashdam.v1.PartitionFigures.removal:type_name -> splashdam.v1.Removal
+	1,  // 45: splashdam.v1.ChangeScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	1,  // 46: splashdam.v1.ListScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	49, // 47: splashdam.v1.ListScheduledResponse.pending:type_name -> splashdam.v1.PendingSchedule
+	1,  // 48: splashdam.v1.FindScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	1,  // 49: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
+	54, // 50: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
+	55, // 51: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
+	1,  // 52: splashdam.v1.ExplainRequest.partition:type_name -> splashdam.v1.Partition
+	58, // 53: splashdam.v1.ExplainResponse.ahead:type_name -> splashdam.v1.LaneAhead
+	1,  // 54: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
+	61, // 55: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
+	2,  // 56: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
+	2,  // 57: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
+	2,  // 58: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
+	7,  // 59: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
+	2,  // 60: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
+	3,  // 61: splashdam.v1.InventoryResponse.node:type_name -> splashdam.v1.Incarnation
+	68, // 62: splashdam.v1.InventoryResponse.segments:type_name -> splashdam.v1.HeldSegment
+	7,  // 63: splashdam.v1.InventoryResponse.named:type_name -> splashdam.v1.Named
+	5,  // 64: splashdam.v1.HeldSegment.segment:type_name -> splashdam.v1.Segment
+	2,  // 65: splashdam.v1.HeldSegment.tail:type_name -> splashdam.v1.Position
+	2,  // 66: splashdam.v1.HeldSegment.end:type_name -> splashdam.v1.Position
+	0,  // 67: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
+	0,  // 68: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
+	6,  // 69: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
+	10, // 70: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
+	12, // 71: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
+	17, // 72: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
+	19, // 73: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
+	22, // 74: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
+	27, // 75: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
+	31, // 76: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
+	33, // 77: splashdam.v1.LogNode.Seek:input_type -> splashdam.v1.SeekRequest
+	36, // 78: splashdam.v1.LogNode.Snapshots:input_type -> splashdam.v1.SnapshotsRequest
+	40, // 79: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
+	45, // 80: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
+	47, // 81: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
+	50, // 82: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
+	52, // 83: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
+	56, // 84: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
+	59, // 85: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
+	62, // 86: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
+	64, // 87: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
+	66, // 88: splashdam.v1.LogNode.Inventory:input_type -> splashdam.v1.InventoryRequest
+	0,  // 89: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
+	0,  // 90: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
+	8,  // 91: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
+	11, // 92: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
+	14, // 93: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
+	18, // 94: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
+	20, // 95: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
+	23, // 96: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
+	28, // 97: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
+	32, // 98: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
+	34, // 99: splashdam.v1.LogNode.Seek:output_type -> splashdam.v1.SeekResponse
+	37, // 100: splashdam.v1.LogNode.Snapshots:output_type -> splashdam.v1.SnapshotsResponse
+	41, // 101: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
+	46, // 102: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
+	48, // 103: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
+	51, // 104: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
+	53, // 105: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
+	57, // 106: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
+	60, // 107: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
+	63, // 108: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
+	65, // 109: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
+	67, // 110: splashdam.v1.LogNode.Inventory:output_type -> splashdam.v1.InventoryResponse
+	89, // [89:111] is the sub-list for method output_type
+	67, // [67:89] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_splashdam_proto_init() }
@@ -5451,14 +5544,14 @@ func file_splashdam_proto_init() {
 	if File_splashdam_proto != nil {
 		return
 	}
-	file_splashdam_proto_msgTypes[56].OneofWrappers = []any{}
+	file_splashdam_proto_msgTypes[57].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_splashdam_proto_rawDesc), len(file_splashdam_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   68,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -147,8 +147,8 @@ func stateOf(s string) (delivery.State, bool) {
 	return 0, false
 }
 
-// Figures are the numbers of the partition.
-func (p *Partition) Figures(done func(*mqpb.PartitionFigures)) {
+// Figures are the numbers of the partition; with settings (nil for none) also what retention by these would remove.
+func (p *Partition) Figures(settings *mq.TopicSettings, done func(*mqpb.PartitionFigures)) {
 	out := &mqpb.PartitionFigures{Partition: mqpb.FromPartition(p.id)}
 	fail := func(err error) {
 		e := mqerr.Of(err)
@@ -173,6 +173,9 @@ func (p *Partition) Figures(done func(*mqpb.PartitionFigures)) {
 		out.PublishRate, out.DeliverRate = l.published.perSecond(), l.delivered.perSecond()
 		if p.readOnly() {
 			out.ReadOnly = p.remains.why.Detail
+		}
+		if settings != nil {
+			out.Removal = p.removal(l, settings)
 		}
 		s := l.seg.Segment()
 		for i, f := range l.followers {

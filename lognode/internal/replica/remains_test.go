@@ -125,7 +125,7 @@ func (o *one) onlyReads() {
 		t.Errorf("a receive: %v", err)
 	}
 	figures := make(chan *mqpb.PartitionFigures, 1)
-	o.p.Figures(func(f *mqpb.PartitionFigures) { figures <- f })
+	o.p.Figures(nil, func(f *mqpb.PartitionFigures) { figures <- f })
 	if f := <-figures; f.ReadOnly == "" || f.Next != 20 || f.Code != 0 {
 		t.Errorf("figures: %v", f)
 	}

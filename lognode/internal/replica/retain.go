@@ -142,10 +142,12 @@ func (p *Partition) rests(l *leadership, r mq.Retention) {
 
 // overBytes says whether the partition holds more than its share of the topic's limit.
 func (p *Partition) overBytes(l *leadership, t mq.TopicSettings) bool {
-	if t.Retention.Bytes == 0 {
-		return false
-	}
-	return p.heldBytes(l)-l.book.PendingBytes()-l.machine.CarriedBytes() > t.Retention.Bytes/int64(t.Partitions)
+	return t.Retention.Bytes > 0 && p.countedBytes(l) > t.Retention.Bytes/int64(t.Partitions)
+}
+
+// countedBytes is what counts for the limit: not what waits, and not what was carried.
+func (p *Partition) countedBytes(l *leadership) int64 {
+	return p.heldBytes(l) - l.book.PendingBytes() - l.machine.CarriedBytes()
 }
 
 // expired says whether everything in s is older than retention allows. Where this store has no whole copy nothing expires.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/splashdam/splashdam/shared/api"
 )
@@ -43,7 +44,28 @@ func renderChange(c *api.ConfigChange, width int, paint painter) string {
 		}
 		t.rows = append(t.rows, []string{one.Setting, settingText(one.From), settingText(one.To), note})
 	}
-	return t.render(width, paint)
+	return t.render(width, paint) + renderRemoval(c.Removal, paint)
+}
+
+// renderRemoval tells how much retention would remove by what would change; nil is nothing to tell.
+func renderRemoval(r *api.Removal, paint painter) string {
+	if r == nil {
+		return ""
+	}
+	var b strings.Builder
+	note := ""
+	if r.Partial {
+		note = " (not all partitions are counted)"
+	}
+	fmt.Fprintf(&b, "\nMESSAGES  %d%s\nSEGMENTS  %d\nSIZE      %s on each replica, at most\n", r.Messages, note, r.Segments, size(r.Bytes))
+	for _, p := range r.Partitions {
+		if p.Error != nil {
+			b.WriteString(paint(styleWarn, fmt.Sprintf("partition %d is not counted", p.Partition)) + ": " + p.Error.Detail + "\n")
+		} else if p.KeptFor != "" {
+			fmt.Fprintf(&b, "partition %d keeps the rest for group %s\n", p.Partition, p.KeptFor)
+		}
+	}
+	return b.String()
 }
 
 // settingText writes a setting: texts as they are, the rest as JSON.
