@@ -37,8 +37,8 @@ func (m *making) end() {
 	m.work.Wait()
 }
 
-// shared runs f once for all callers who ask for the same thing meanwhile. It goes on when one of them leaves, and ends before
-// the request timeout, so that they hear why, and with the gateway.
+// shared runs f once for all callers who ask for the same thing meanwhile. It goes on when one of them leaves, and ends with
+// the gateway, and well before the request timeout, so that they hear why also from a gateway that has much to do.
 func shared[T any](ctx context.Context, g *Gateway, what string, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	ch := g.making.calls.DoChan(what, func() (any, error) {
@@ -47,7 +47,7 @@ func shared[T any](ctx context.Context, g *Gateway, what string, f func(context.
 			return none, mqerr.New(mqerr.Draining, "the gateway stops")
 		}
 		defer done()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.RequestTimeout*9/10)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.RequestTimeout*3/4)
 		defer cancel()
 		defer context.AfterFunc(g.life, cancel)()
 		return f(ctx)

@@ -108,7 +108,8 @@ func (b *bench) produce() {
 				b.s.wait(wait)
 			}
 		}
-		if began.Sub(b.start) >= b.Duration || time.Since(b.start) >= b.Duration || b.s.ctx.Err() != nil {
+		over := began.Sub(b.start) >= b.Duration || n > 0 && time.Since(b.start) >= b.Duration // one is made in any case
+		if over || b.s.ctx.Err() != nil {
 			return
 		}
 		b.publish(began)
