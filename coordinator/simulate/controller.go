@@ -24,6 +24,7 @@ type Member struct {
 	Name        string
 	Zone        string
 	Incarnation mq.Incarnation
+	Skewed      bool // by its own word its clock is off: it leads only where nobody else can
 }
 
 // View is what a controller sees of etcd, maybe late.
@@ -206,11 +207,14 @@ func (k *Controller) pulse(then func()) {
 func (k *Controller) observe(v View) seal.Cluster {
 	now := k.host.Now()
 	c := seal.Cluster{Now: now, Alive: map[mq.StoreID]uint64{}, Suspect: k.suspect, Stormy: now < k.calm,
-		Flagged: marks(v.Flagged), Asked: marks(v.Asked), Opening: marks(v.Opening), Moved: map[mq.PartitionID]bool{}, Forced: v.Forced}
+		Flagged: marks(v.Flagged), Asked: marks(v.Asked), Opening: marks(v.Opening), Moved: map[mq.PartitionID]bool{},
+		Avoided: map[mq.StoreID]bool{}, Forced: v.Forced}
 	for store, p := range k.book {
 		if p.live {
 			c.Alive[store] = p.Incarnation.Boot
-			c.Takers++
+			if c.Avoided[store] = p.Skewed; !p.Skewed {
+				c.Takers++
+			}
 		}
 	}
 	return c

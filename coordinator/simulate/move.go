@@ -183,7 +183,7 @@ func (m *move) create() {
 	for _, x := range m.members {
 		if s := x.Incarnation.Store; x.live && !m.exclude[s] {
 			n := m.loads[s]
-			n.Name, n.Store, n.Zone = x.Name, s, x.Zone
+			n.Name, n.Store, n.Zone, n.Avoid = x.Name, s, x.Zone, x.Skewed
 			takers = append(takers, seal.Taker{Node: n, Incarnation: x.Incarnation})
 		}
 	}

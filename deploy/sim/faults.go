@@ -100,6 +100,7 @@ var faults = []fault{
 		s.force(s.etcd.heads[s.rng.IntN(partitions)].Partition, store, s.chance(50))
 	}},
 	{"clock jump", 2, func(s *Sim) { p := s.anyProcess(); p.offset += s.between(-10*second, 10*second) }},
+	{"clock jump by an hour", 2, func(s *Sim) { p := s.anyProcess(); p.offset += s.hour() }},
 	{"unknown outcomes of etcd", 2, func(s *Sim) { s.etcd.unknown = s.now + s.between(second, 6*second) }},
 	{"etcd away", 1, func(s *Sim) { s.etcd.away = s.now + s.between(300*millisecond, 5*second) }},
 	{"all leases end", 1, func(s *Sim) { s.etcd.expire(s.now + 10*second) }},
@@ -149,6 +150,15 @@ func (n *node) wipe() {
 	n.sim.restartLater(n, n.sim.between(50*millisecond, 2*second))
 	n.wiped++
 	n.disk = lognode.NewDisk(mq.StoreID(n.name + "." + string(rune('0'+n.wiped))))
+}
+
+// hour is an hour, more or less, in either direction.
+func (s *Sim) hour() int64 {
+	d := s.between(59*60*second, 61*60*second)
+	if s.chance(50) {
+		return -d
+	}
+	return d
 }
 
 func (s *Sim) anyNode() *node       { return s.nodes[s.rng.IntN(len(s.nodes))] }

@@ -26,6 +26,7 @@ type node struct {
 	asks    map[mq.SegmentID]bool
 	stalled int64 // until then no sync ends
 	failing bool  // the next sync fails
+	skewed  bool  // it says that its clock is off
 }
 
 func (s *Sim) newNode(i int) *node {
@@ -39,7 +40,7 @@ func (s *Sim) newNode(i int) *node {
 // boot starts a run.
 func (n *node) boot() {
 	n.process.start()
-	n.stalled, n.failing = 0, false
+	n.stalled, n.failing, n.skewed = 0, false, false
 	n.asks = map[mq.SegmentID]bool{}
 	n.run = lognode.Start(n.host(), n.disk)
 	n.streams = nil
@@ -52,6 +53,7 @@ func (n *node) boot() {
 	n.every(leaseTTL/4, n.keepAlive)
 	n.every(250*millisecond, n.report)
 	n.every(200*millisecond, n.beat)
+	n.every(500*millisecond, n.watchClock)
 	n.every(3*second, func() { n.run.Tidy() })
 	looks := 0
 	n.every(2*second, func() {
@@ -196,10 +198,12 @@ func (s *Sim) byProcess(p *process) *node { return s.byName(p.name) }
 func (n *node) beat() {
 	for i, to := range n.sim.others(n) {
 		st := n.streams[i]
-		from := n.disk.Store
-		st.put(0, func() { to.run.Heard(from) })
-		back := to.disk.Store
-		st.put(1, func() { n.run.Heard(back) })
+		from, clock := n.disk.Store, n.sim.clock(n.process)
+		st.put(0, func() { to.run.Beat(from, clock) })
+		if to.up {
+			back, clock := to.disk.Store, n.sim.clock(to.process)
+			st.put(1, func() { n.run.Beat(back, clock) })
+		}
 	}
 }
 
@@ -252,9 +256,23 @@ func (n *node) force(p mq.PartitionID, open mq.SegmentID, done func(*lognode.For
 
 func (n *node) keepAlive() {
 	if n.healthy() {
-		m := coordinator.Member{Name: n.name, Incarnation: n.run.Identity()}
+		m := coordinator.Member{Name: n.name, Incarnation: n.run.Identity(), Skewed: n.skewed}
 		n.sim.etcd.do(n.process, func() any { n.sim.etcd.keep(m); return nil }, func(any, bool) {})
 	}
+}
+
+// watchClock has the node compare its clock with the others'.
+func (n *node) watchClock() {
+	if n.view == nil {
+		return
+	}
+	others := 0
+	for _, m := range n.view.nodes {
+		if m.Name != n.name && !m.Skewed {
+			others++
+		}
+	}
+	n.skewed = n.run.WatchClock(n.view.heads, others)
 }
 
 // report tells the controller what this node wants, on change and to keep its lease.

@@ -18,6 +18,7 @@ type Node struct {
 	parts map[mq.PartitionID]*partition
 	order []*partition
 	heard map[mq.StoreID]int64 // by the node's clock
+	clock nodeClock
 
 	repairing map[mq.SegmentID]bool
 
@@ -35,7 +36,7 @@ type timerKey struct {
 func Start(h *Host, d *Disk) *Node {
 	d.start(h)
 	n := &Node{host: h, disk: d, self: mq.Incarnation{Store: d.Store, Boot: d.Boot}, parts: map[mq.PartitionID]*partition{},
-		heard: map[mq.StoreID]int64{}, repairing: map[mq.SegmentID]bool{}, wheel: wheel.New(h.Now()), timers: map[timerKey]*wheel.Timer{}}
+		heard: map[mq.StoreID]int64{}, clock: newClock(), repairing: map[mq.SegmentID]bool{}, wheel: wheel.New(h.Now()), timers: map[timerKey]*wheel.Timer{}}
 	for _, s := range d.Segments() {
 		n.adopt(s)
 	}

@@ -105,6 +105,8 @@ func (p *partition) post(event func()) {
 
 func (p *partition) now() int64 { return p.node.host.Now() }
 
+func (p *partition) stamp() int64 { return p.node.stamp() }
+
 // stop is what a broken invariant does.
 func (p *partition) stop(err error) {
 	if p.fault {

@@ -1,0 +1,60 @@
+package simulate
+
+import (
+	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/clocks"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+const (
+	// maxSkew is replica.MaxSkew.
+	maxSkew = int64(time.Second)
+	// rightFor is how long a clock must be right again before the node says so: lognode.spaceRest.
+	rightFor = int64(5 * time.Second)
+)
+
+// nodeClock is what standing.watchClock and Env know of this node's clock (rule R8).
+type nodeClock struct {
+	heard  *clocks.Clocks
+	ahead  int64
+	skewed bool  // as the registration says it
+	right  int64 // true time since when it is right again, 0 while it is not
+}
+
+func newClock() nodeClock { return nodeClock{heard: clocks.New()} }
+
+// Beat says that another node said something on either stream, and what its clock was.
+func (n *Node) Beat(from mq.StoreID, clock int64) {
+	n.Heard(from)
+	n.clock.heard.Heard(from, clock, n.host.Now())
+}
+
+// off is Env.Skewed.
+func (n *Node) off() bool { return max(n.clock.ahead, -n.clock.ahead) > maxSkew }
+
+// stamp is Env.stamp.
+func (n *Node) stamp() int64 { return n.host.Now() - max(0, n.clock.ahead-maxSkew) }
+
+// WatchClock compares the node's clock with the others' and says whether its registration is to call it skewed. others
+// says of how many other nodes that can lead there is word; with enough of them what is led here is to be sealed.
+func (n *Node) WatchClock(heads []mq.Head, others int) (skewed bool) {
+	c := &n.clock
+	c.ahead = int64(c.heard.Ahead(n.host.Now()))
+	now := n.host.True()
+	switch {
+	case n.off():
+		c.skewed, c.right = true, 0
+		for i := range heads {
+			if s := heads[i].Open; s != nil && s.Leader == n.self && others >= s.Quorum {
+				n.host.WantSeal(s.ID, "the leader's clock is off")
+			}
+		}
+	case !c.skewed:
+	case c.right == 0:
+		c.right = now
+	case now-c.right >= rightFor:
+		c.skewed, c.right = false, 0
+	}
+	return c.skewed
+}
