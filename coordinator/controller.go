@@ -22,6 +22,7 @@ type controller struct {
 	*Coordinator
 	calls   *seal.Calls
 	cluster string // the cluster's id
+	watch   stopwatch
 	book    book
 	past    map[mq.PartitionID]seal.History
 	moved   map[mq.PartitionID]int64 // revisions of our own openings that the view may not show yet
@@ -50,7 +51,7 @@ func (k *controller) rests(now time.Time) bool {
 	k.refresh(now)
 	was := &k.looked
 	return was.version == k.view.Version() && maps.Equal(was.suspect, k.suspect) && now.Sub(was.at) < lookEvery &&
-		(was.due == 0 || now.UnixNano() < was.due)
+		(was.due == 0 || k.watch.at(now) < was.due)
 }
 
 // look looks through everything; more says that it should be called again at once.
@@ -71,8 +72,8 @@ func (k *controller) look(ctx context.Context) (more bool) {
 
 // lookBy has the controller look again at a time, whatever happens until then. For use during a look.
 func (k *controller) lookBy(at time.Time) {
-	if k.by == 0 || at.UnixNano() < k.by {
-		k.by = at.UnixNano()
+	if due := k.watch.at(at); k.by == 0 || due < k.by {
+		k.by = due
 	}
 }
 
@@ -81,7 +82,7 @@ func (c *Coordinator) control(ctx context.Context) {
 	c.figures.leads.Set(1)
 	defer c.figures.leads.Set(0)
 	k := &controller{
-		Coordinator: c, calls: seal.NewCalls(c.cfg.Dial), book: newBook(), past: map[mq.PartitionID]seal.History{},
+		Coordinator: c, watch: stopwatch{time.Now()}, calls: seal.NewCalls(c.cfg.Dial), book: newBook(), past: map[mq.PartitionID]seal.History{},
 		moved: map[mq.PartitionID]int64{}, made: map[mq.TopicID]uint32{}, suspect: map[mq.StoreID]bool{},
 		// A new controller may be here because of trouble that also delays the nodes' leases.
 		calm: time.Now().Add(c.cfg.LeaseTTL),
@@ -152,7 +153,7 @@ func (k *controller) run(ctx context.Context, changes, looks <-chan struct{}) {
 		}
 		wait := idle
 		if due := k.looked.due; due > 0 {
-			wait = max(5*time.Millisecond, min(idle, time.Until(time.Unix(0, due))))
+			wait = max(5*time.Millisecond, min(idle, time.Until(k.watch.time(due))))
 		}
 		if asked {
 			wait = min(wait, pulseRest)

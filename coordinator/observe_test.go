@@ -25,7 +25,7 @@ func TestNodesToAvoidReplaceNobody(t *testing.T) {
 		{"it is to be emptied", func(n *meta.Node) { n.Draining = true }, false},
 	} {
 		log := slog.New(slog.DiscardHandler)
-		k := &controller{Coordinator: &Coordinator{log: log, view: meta.NewView(nil, log)}, book: newBook()}
+		k := &controller{watch: stopwatch{time.Unix(1000, 0)}, Coordinator: &Coordinator{log: log, view: meta.NewView(nil, log)}, book: newBook()}
 		nodes := []meta.Node{{Name: "a", Store: "a"}, {Name: "b", Store: "b"}, {Name: "d", Store: "d"}}
 		x.node(&nodes[2])
 		k.book.update(nodes, time.Unix(1000, 0))

@@ -66,7 +66,7 @@ func (k *controller) partitions(ctx context.Context) (more bool, due int64) {
 	}
 	k.figures.rounds.Observe(time.Since(now).Seconds())
 	// What waits now has a time of its own, which is soon.
-	return more, time.Now().Add(100 * time.Millisecond).UnixNano()
+	return more, k.watch.at(time.Now().Add(100 * time.Millisecond))
 }
 
 // heads are the heads of living topics, with the redundancy that their owners want now.
@@ -109,7 +109,7 @@ func loadOf(heads []mq.Head) map[mq.StoreID]load {
 // observe is what is known of the nodes now.
 func (k *controller) observe(now time.Time) seal.Cluster {
 	c := seal.Cluster{
-		Now: now.UnixNano(), Alive: map[mq.StoreID]uint64{}, Suspect: k.suspect, Stormy: now.Before(k.calm),
+		Now: k.watch.at(now), Alive: map[mq.StoreID]uint64{}, Suspect: k.suspect, Stormy: now.Before(k.calm),
 		Flagged: map[mq.SegmentID]bool{}, Asked: map[mq.SegmentID]bool{}, Opening: map[mq.SegmentID]bool{},
 		Moved: map[mq.PartitionID]bool{}, Drained: map[mq.StoreID]bool{}, Avoided: map[mq.StoreID]bool{}, Prefer: map[mq.PartitionID]mq.StoreID{},
 		Forced: map[mq.PartitionID]*seal.Force{}, Behind: map[mq.SegmentID][]mq.StoreID{},
@@ -180,7 +180,7 @@ func (k *controller) record(o seal.Outcome, now time.Time) {
 	log := k.log.With("partition", p.String(), "reason", string(o.Target.Need.Reason))
 	switch o.Result {
 	case seal.Opened:
-		k.past[p] = k.past[p].Moved(now.UnixNano(), old, &o.Segment)
+		k.past[p] = k.past[p].Moved(k.watch.at(now), old, &o.Segment)
 		k.moved[p] = o.Revision
 		k.figures.openings.WithLabelValues(string(o.Target.Need.Reason)).Inc()
 		if old != nil && old.Leader != o.Segment.Leader {
@@ -190,7 +190,7 @@ func (k *controller) record(o seal.Outcome, now time.Time) {
 			"leader", o.Segment.LeaderNode(), "replicas", len(o.Segment.Replicas))
 	case seal.Changed:
 		log.Info("somebody else changed the head")
-		k.past[p] = k.past[p].Failed(now.UnixNano())
+		k.past[p] = k.past[p].Failed(k.watch.at(now))
 	case seal.Waiting:
 		past := k.past[p]
 		if past.Tries == 0 {
@@ -198,7 +198,7 @@ func (k *controller) record(o seal.Outcome, now time.Time) {
 		} else {
 			log.Debug("the partition still waits", "why", o.Err, "tries", past.Tries)
 		}
-		k.past[p] = past.Failed(now.UnixNano())
+		k.past[p] = past.Failed(k.watch.at(now))
 	}
 }
 

@@ -32,7 +32,7 @@ func TestControllerRestsWhileNothingChanges(t *testing.T) {
 		"a batch was full":      {func(k *controller) { k.looked.due = 1 }, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := &controller{Coordinator: &Coordinator{view: view, log: testLog(t)}, book: newBook(), suspect: maps.Clone(calm.suspect), looked: calm}
+			k := &controller{watch: stopwatch{now}, Coordinator: &Coordinator{view: view, log: testLog(t)}, book: newBook(), suspect: maps.Clone(calm.suspect), looked: calm}
 			c.change(k)
 			if got := k.rests(now.Add(c.after)); got != c.rests {
 				t.Errorf("rests: %v", got)

@@ -100,7 +100,8 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 	n.bus = bus.Connect(n.view, n.cfg.Name, n.log)
 	n.peers = newPeers(n)
 	n.wants = newWants(n)
-	n.env = &replica.Env{Log: n.log, Store: n.store, Peers: n.peers, Chain: chain{n.meta, n.view}, Timers: replica.NewTimers(),
+	clock := replica.NewClock()
+	n.env = &replica.Env{Clock: clock, Log: n.log, Store: n.store, Peers: n.peers, Chain: chain{n.meta, n.view}, Timers: replica.NewTimers(clock),
 		Cache: &replica.EntryCache{}, Wake: n.wakeGateways, WantSeal: n.wants.seal, Opening: n.wants.opens, Late: n.wants.lags,
 		Metrics: replica.NewMetrics(reg), SegmentBytes: n.cfg.SegmentBytes, SealHere: (&server{node: n}).Seal, LossPatience: lossPatience, Readers: make(chan struct{}, maxReaders)}
 	if n.cfg.ArchiveURL != "" {

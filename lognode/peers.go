@@ -44,7 +44,7 @@ type peers struct {
 	mu      sync.Mutex
 	closed  bool
 	byStore map[mq.StoreID]*peer
-	heard   map[mq.StoreID]*atomic.Int64 // Unix nanoseconds; outlives the peer
+	heard   map[mq.StoreID]*atomic.Int64 // nanoseconds since began, 0 for never; outlives the peer
 
 	clockMu sync.Mutex
 	clocks  *clocks.Clocks
@@ -167,7 +167,7 @@ func (ps *peers) run(ctx context.Context, p *peer) error {
 	up := false
 	stop := beat(s)
 	err = s.Run(func(ft frame.Type, _ uint64, body []byte) error {
-		heard.Store(time.Now().UnixNano())
+		heard.Store(int64(time.Since(ps.began)))
 		if !up {
 			up = true
 			p.set(s)
@@ -294,11 +294,13 @@ func (ps *peers) told(from mq.StoreID, body []byte) error {
 	return nil
 }
 
-// Ahead is by how much this node's clock is ahead of the median of the nodes' clocks, negative if it is behind.
-func (ps *peers) Ahead() time.Duration {
+// Ahead is by how much this node's clock is ahead of the median of the nodes' clocks, negative if it is behind; told is false
+// while too few are heard of to tell.
+func (ps *peers) Ahead() (ahead time.Duration, told bool) {
 	ps.clockMu.Lock()
 	defer ps.clockMu.Unlock()
-	return ps.clocks.Ahead(time.Now().UnixNano())
+	now := time.Now().UnixNano()
+	return ps.clocks.Ahead(now), ps.clocks.Told(now)
 }
 
 func (ps *peers) find(id mq.StoreID) *peer {
@@ -317,9 +319,13 @@ func (ps *peers) Send(to mq.StoreID, t frame.Type, body link.Encoder) bool {
 	return s != nil && s.Put(t, 0, body) == nil
 }
 
-// Heard is when the node last sent anything, on either stream.
+// Heard is when the node last sent anything, on either stream; zero for never. It is not a moment of the clock on the wall,
+// which may be set, but of the one that only counts on: who is silent since then is not heard again by setting a clock.
 func (ps *peers) Heard(from mq.StoreID) time.Time {
-	return time.Unix(0, ps.clock(from).Load())
+	if since := ps.clock(from).Load(); since != 0 {
+		return ps.began.Add(time.Duration(since))
+	}
+	return time.Time{}
 }
 
 // Connected says whether there is a stream to the node that it has answered on.

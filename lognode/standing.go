@@ -75,7 +75,14 @@ func (s *standing) watchSpace(ctx context.Context) {
 
 // watchClock compares the clock with the other nodes' (rule R8). right is since when it is right again.
 func (s *standing) watchClock(ctx context.Context, right time.Time) time.Time {
-	ahead := s.n.peers.Ahead()
+	ahead, told := s.n.peers.Ahead()
+	if by := s.n.env.Clock.Settle(ahead, told); by != 0 {
+		s.n.log.Warn("the time by which this node decides was set", "by", time.Duration(by), "clock ahead", ahead)
+		for _, p := range s.n.all() {
+			p.Move(by)
+		}
+		s.n.env.Timers.Look()
+	}
 	s.n.env.Ahead.Store(int64(ahead))
 	s.n.env.Metrics.Ahead.Set(ahead.Seconds())
 	switch {

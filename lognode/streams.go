@@ -57,7 +57,7 @@ func (s *server) Peer(t mqpb.LogNode_PeerServer) error {
 	stop := beat(stream)
 	defer stop()
 	return n.runUntil(t.Context(), stream, func(ft frame.Type, _ uint64, body []byte) error {
-		heard.Store(time.Now().UnixNano())
+		heard.Store(int64(time.Since(n.peers.began)))
 		switch ft {
 		case frame.TypeEntries:
 			return s.entries(from, body, ack)

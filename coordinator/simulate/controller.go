@@ -44,6 +44,7 @@ type Force = seal.Force
 // Host is the world around one reign of a controller. Nothing blocks; what is promised for later is called only while
 // the reign lasts.
 type Host struct {
+	// Now is the time by a clock that only counts on: nothing of a controller goes by the one on the wall.
 	Now   func() int64
 	After func(d time.Duration, f func())
 	View  func() View

@@ -88,7 +88,7 @@ func (c *candidate) living(f func()) func() {
 func (c *candidate) host() *coordinator.Host {
 	s := c.sim
 	return &coordinator.Host{
-		Now:    func() int64 { return s.clock(c.process) },
+		Now:    func() int64 { return s.steady(c.process) },
 		After:  func(d time.Duration, f func()) { s.in(int64(d), c.process, c.living(f)) },
 		View:   c.see,
 		Ask:    c.ask,

@@ -91,8 +91,9 @@ func (n *node) every(d int64, f func()) {
 func (n *node) host() *lognode.Host {
 	s := n.sim
 	return &lognode.Host{
-		Now:  func() int64 { return s.clock(n.process) },
-		True: func() int64 { return s.now },
+		Now:    func() int64 { return s.clock(n.process) },
+		Steady: func() int64 { return s.steady(n.process) },
+		True:   func() int64 { return s.now },
 		After: func(d time.Duration, f func()) {
 			s.in(int64(d), n.process, f)
 		},

@@ -138,6 +138,9 @@ func (s *scheduler) clock(p *process) int64 {
 	return epoch + s.now + s.now/1_000_000*p.drift + p.offset
 }
 
+// steady is a process's clock that only counts on, whatever happens to the one on the wall. Like that it may drift.
+func (s *scheduler) steady(p *process) int64 { return epoch + s.now + s.now/1_000_000*p.drift }
+
 func (s *scheduler) chance(percent int) bool { return s.rng.IntN(100) < percent }
 
 // between draws a duration.

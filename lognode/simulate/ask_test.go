@@ -43,7 +43,7 @@ func (p *pair) head() mq.Head {
 
 func (p *pair) host() *Host {
 	now := func() int64 { return int64(time.Second) }
-	return &Host{Now: now, True: now,
+	return &Host{Now: now, Steady: now, True: now,
 		After:     func(_ time.Duration, f func()) { p.later = append(p.later, f) },
 		Sync:      func() (time.Duration, bool) { return 0, true },
 		Connected: func(mq.StoreID) bool { return p.up },

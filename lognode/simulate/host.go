@@ -25,9 +25,9 @@ import (
 // Host is the world around one run of a node. Its functions are called by the scheduler's one goroutine and never
 // block; what they promise to call later they call only while the run lives.
 type Host struct {
-	// Now is the node's own clock, which may drift and jump (Unix nanoseconds). True is the scheduler's time, for
+	// Now is the node's own clock, which may drift and jump (Unix nanoseconds). Steady drifts and never jumps. True is the scheduler's time, for
 	// what only the checker looks at.
-	Now, True func() int64
+	Now, Steady, True func() int64
 	// After calls f in d of true time.
 	After func(d time.Duration, f func())
 	// Sync is how long the next sync of the disk takes, and whether it succeeds.

@@ -17,7 +17,7 @@ type Node struct {
 	self  mq.Incarnation
 	parts map[mq.PartitionID]*partition
 	order []*partition
-	heard map[mq.StoreID]int64 // by the node's clock
+	heard map[mq.StoreID]int64 // by the clock that never jumps
 	clock nodeClock
 
 	repairing map[mq.SegmentID]bool
@@ -99,7 +99,7 @@ func names(h *mq.Head, store mq.StoreID) bool {
 }
 
 // Heard says that another node said something on either stream.
-func (n *Node) Heard(from mq.StoreID) { n.heard[from] = n.host.Now() }
+func (n *Node) Heard(from mq.StoreID) { n.heard[from] = n.host.Steady() }
 
 // PeerUp says that the stream to a follower's node has been answered, PeerDown that it ended.
 func (n *Node) PeerUp(id mq.StoreID) {

@@ -152,7 +152,7 @@ func (p *partition) whenServing(fail func(error), run func(l *leadership)) {
 
 func (p *partition) quorate(l *leadership) bool {
 	s := l.seg.Segment()
-	heard, now := 1, p.now()
+	heard, now := 1, p.node.host.Steady()
 	for i, r := range s.Replicas {
 		if at, ok := p.node.heard[r.Store]; ok && i != l.seg.Self() && now-at < int64(quorumSilence) {
 			heard++

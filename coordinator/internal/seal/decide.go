@@ -35,7 +35,7 @@ const (
 
 // Cluster is what the controller knows of the nodes at one moment.
 type Cluster struct {
-	Now     int64                 // Unix nanoseconds
+	Now     int64                 // nanoseconds, by a clock that only counts on, and so are all times in a History
 	Alive   map[mq.StoreID]uint64 // boot numbers in /nodes
 	Suspect map[mq.StoreID]bool   // nodes in /nodes that did not answer just now
 	Flagged map[mq.SegmentID]bool // from reports

@@ -52,15 +52,15 @@ type node struct {
 type Session struct {
 	node   string
 	caller *link.Caller
-	heard  atomic.Int64 // when the last frame came, Unix nanoseconds
+	heard  atomic.Int64 // when the last frame came, as Router.elapsed
 }
 
 // Node is the log node's name.
 func (s *Session) Node() string { return s.node }
 
-// silent is how long nothing came from the node.
-func (s *Session) silent(now time.Time) time.Duration {
-	return time.Duration(now.UnixNano() - s.heard.Load())
+// silent is how long nothing came from the node; now is Router.elapsed.
+func (s *Session) silent(now int64) time.Duration {
+	return time.Duration(now - s.heard.Load())
 }
 
 // Confirm says that a hand-over reached its consumer.
@@ -138,7 +138,7 @@ func (n *node) stream(ctx context.Context) error {
 	}
 	stream := link.NewStream(transport)
 	s := &Session{node: n.name, caller: link.NewCaller(stream)}
-	s.heard.Store(time.Now().UnixNano())
+	s.heard.Store(n.r.elapsed())
 	n.session.Store(s)
 	watched := make(chan struct{})
 	go func() {
@@ -146,7 +146,7 @@ func (n *node) stream(ctx context.Context) error {
 		n.watch(ctx, cancel, s)
 	}()
 	err = stream.Run(func(t frame.Type, id uint64, body []byte) error {
-		s.heard.Store(time.Now().UnixNano())
+		s.heard.Store(n.r.elapsed())
 		if t == frame.TypeFreed {
 			var f frame.Freed
 			if err := f.Parse(body); err != nil {
@@ -175,8 +175,8 @@ func (n *node) watch(ctx context.Context, end context.CancelFunc, s *Session) {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
-			silent := s.silent(now)
+		case <-tick.C:
+			silent := s.silent(n.r.elapsed())
 			if silent < hush {
 				continue
 			}

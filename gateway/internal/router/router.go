@@ -43,7 +43,7 @@ type Config struct {
 // Router may be used by any goroutine until Close.
 type Router struct {
 	cfg      Config
-	lastLook atomic.Int64
+	lastLook atomic.Int64 // as elapsed
 	started  time.Time
 	count    nodeCount
 
@@ -241,11 +241,15 @@ func (r *Router) look(p mq.PartitionID, err error) { r.lookAt(fmt.Sprintf("parti
 
 // lookAt asks the controller to look, at most once a second.
 func (r *Router) lookAt(reason string) {
-	now := time.Now().UnixNano()
+	now := r.elapsed()
 	if last := r.lastLook.Load(); now-last > int64(lookEvery) && r.lastLook.CompareAndSwap(last, now) {
 		r.cfg.Look(reason)
 	}
 }
+
+// elapsed is nanoseconds by a clock that only counts on: that of the wall may be set back, and everything that was a moment
+// ago would then lie ahead.
+func (r *Router) elapsed() int64 { return int64(2*lookEvery + time.Since(r.started)) }
 
 // Leader is the name and the address of the node that leads a partition according to the view. It need not be registered
 // now if there is a stream to it. A deleted
@@ -301,7 +305,7 @@ func (r *Router) session(p mq.PartitionID, hint string) (*Session, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s := n.session.Load(); s != nil && s.silent(time.Now()) < hush {
+		if s := n.session.Load(); s != nil && s.silent(r.elapsed()) < hush {
 			return s, nil
 		}
 	}

@@ -42,6 +42,17 @@ func (c *Clocks) Heard(from mq.StoreID, clock, now int64) {
 	h.now = max(h.now, clock-now)
 }
 
+// Told says whether enough others are heard of to tell who is wrong.
+func (c *Clocks) Told(now int64) bool {
+	n := 0
+	for _, h := range c.of {
+		if age := now - h.began; age >= 0 && age < 2*window {
+			n++
+		}
+	}
+	return n >= 2
+}
+
 // Ahead is by how much the own clock is ahead of the median of all clocks (negative: behind), the own one among them. It is 0
 // while fewer than two others are heard of: then nobody can tell who is wrong. Of an even number the two in the middle
 // are equally good, and the one nearer to the own clock is taken.

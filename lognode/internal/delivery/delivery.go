@@ -156,6 +156,34 @@ func (m *Machine) Shift(by int64) {
 	m.deadlines.prune(m.holds)
 }
 
+// Move makes everything that waits for its time wait that much longer: the leader's clock was set, forward for a positive
+// number, and nobody has lived through the difference. As with Shift nothing is written.
+func (m *Machine) Move(by int64) {
+	for _, g := range m.groups {
+		if g.count[StateWaiting] == 0 {
+			continue
+		}
+		for _, x := range g.out {
+			if x.state == StateWaiting {
+				x.until += by
+			}
+		}
+	}
+	for i := range m.deadlines.items {
+		switch d := &m.deadlines.items[i]; {
+		case d.grant != nil:
+			if d.grant.id == d.id { // each deadline of a grant that counts is its only one
+				d.grant.until += by
+			}
+			d.due += by
+		case d.off != noDead:
+			d.due += by
+		}
+	}
+	m.deadlines.prune(m.holds)
+	m.done()
+}
+
 // Leading says whether Lead was called.
 func (m *Machine) Leading() bool { return m.leading }
 

@@ -34,3 +34,34 @@ func TestLeasesCountFromTheJournalsLastStamp(t *testing.T) {
 		t.Fatalf("after 10 seconds the lease goes on")
 	}
 }
+
+// When the leader's clock is set, leases, extended ones too, and waits end when they would have: nobody loses or gets the difference.
+func TestMoveKeepsWhatIsLeftOfLeasesAndWaits(t *testing.T) {
+	for _, by := range []int64{3600 * sec, -3600 * sec} {
+		j := newJournal(t)
+		j.group(1, nil)
+		j.cut(3)
+		g := j.receive(1, 3, 1) // for 10 s
+		j.cut(0)
+		r := receipts(g)
+		m := j.m
+		m.Settle(j.now, []SettleItem{{Receipt: r[1], Outcome: Nack, Delay: 5 * sec}, {Receipt: r[2], Outcome: Extend, Lease: 20 * sec}}, nil)
+		j.now += by
+		m.Move(by)
+		if err := m.Check(); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			after         int64
+			leased, again int
+		}{{5*sec - 1, 2, 0}, {5 * sec, 2, 1}, {10*sec - 1, 2, 1}, {10 * sec, 1, 1}, {20*sec - 1, 1, 2}, {20 * sec, 0, 2}} {
+			for m.timer.ID != 0 && m.timer.Due <= j.now+c.after {
+				m.Fire(j.now+c.after, m.timer.ID)
+			}
+			f, _ := m.Figures(1)
+			if f.Leased != c.leased || f.Again < c.again {
+				t.Errorf("%d ns after the clock was set by %d: %d leased, %d ready again, want %d and %d", c.after, by, f.Leased, f.Again, c.leased, c.again)
+			}
+		}
+	}
+}

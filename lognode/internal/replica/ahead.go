@@ -64,7 +64,7 @@ func (p *Partition) readAhead(l *leadership) {
 	if l.book.Pending() == 0 || l.seg.Sealed() {
 		return
 	}
-	now := time.Now().UnixNano()
+	now := p.env.Clock.Now()
 	if len(a.wanted) == 0 && !a.reading && a.bytes < aheadBytes && l.book.NextDue() <= now+int64(aheadOf) {
 		a.wanted = l.book.Take(now+int64(aheadOf), aheadCount, a.wanted)
 	}

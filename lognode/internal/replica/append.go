@@ -124,8 +124,8 @@ func (p *Partition) place(l *leadership) bool {
 	data := make([]byte, mq.EntryHeaderSize, mq.EntryHeaderSize+size)
 	data = l.machine.TakeRecords(data)
 	data = l.book.TakeRecords(data)
-	clock := time.Now().UnixNano()
-	now := max(p.env.stamp(), l.seg.Stamp())
+	clock := p.env.Clock.Now()
+	now := max(clock, l.seg.Stamp())
 	var e mq.Entry
 	data, e.Count = p.placeReleases(l, data, clock) // by the clock itself: an earlier leader's may have been ahead
 	data = l.placeDead(l.placeCarried(data))        // each does nothing when the entry is full

@@ -1,16 +1,55 @@
 package replica
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/clocks"
+)
 
 // MaxSkew is how far a node's clock may be from the median of the nodes' clocks. Beyond it the node releases no schedules and
-// leads nothing if others can, and its stamps keep to that (rule R8).
-const MaxSkew = time.Second
+// leads nothing if others can, and decides by theirs (rule R8).
+const MaxSkew = time.Duration(clocks.MaxSkew)
+
+// Clock is the time by which a node decides what is due: clocks.Steady over the machine's clock. Anyone may ask it; one
+// goroutine settles it.
+type Clock struct {
+	began  time.Time
+	steady atomic.Pointer[clocks.Steady]
+}
+
+// NewClock begins with what the machine's clock says.
+func NewClock() *Clock {
+	c := &Clock{began: time.Now()}
+	s := clocks.NewSteady(c.began.UnixNano(), 0)
+	c.steady.Store(&s)
+	return c
+}
+
+// Now is the time, Unix nanoseconds.
+func (c *Clock) Now() int64 {
+	now := time.Now()
+	return c.steady.Load().Now(now.UnixNano(), int64(now.Sub(c.began)))
+}
+
+// Settle takes how far the machine's clock is ahead of the other nodes', if anyone can tell, and says by how much the time is
+// later at once: Move the partitions by that.
+func (c *Clock) Settle(ahead time.Duration, told bool) (by int64) {
+	now := time.Now()
+	next, by := c.steady.Load().Settle(now.UnixNano(), int64(now.Sub(c.began)), ahead, told)
+	c.steady.Store(&next)
+	return by
+}
 
 // Skewed says whether this node's clock is too far from the others'.
 func (e *Env) Skewed() bool { return time.Duration(e.Ahead.Load()).Abs() > MaxSkew }
 
-// stamp is the time for an entry: this node's, but at most a second beyond the median of the nodes' clocks.
-func (e *Env) stamp() int64 {
-	now := time.Now().UnixNano()
-	return now - max(0, e.Ahead.Load()-int64(MaxSkew))
+// Move says that the node's time is by so much later at once (negative: earlier) than it would have been: leases and waits are
+// moved along, so that an hour that nobody lived through is not counted.
+func (p *Partition) Move(by int64) {
+	p.post(func() {
+		if l := p.lead; l != nil && l.machine != nil {
+			l.machine.Move(by)
+		}
+	})
 }

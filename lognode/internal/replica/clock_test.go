@@ -3,36 +3,63 @@ package replica
 import (
 	"testing"
 	"time"
+
+	"github.com/splashdam/splashdam/lognode/internal/delivery"
 )
 
-// A clock that is ahead of the others does not run away with the journal's time, and releases nothing early.
-func TestStampsKeepToTheMedian(t *testing.T) {
+// A clock that is ahead of the others does not run away with the journal's time, nor with that of leases, and releases nothing
+// early.
+func TestTimeKeepsToTheMedian(t *testing.T) {
 	t.Parallel()
 	o := newOne(t)
 	const ahead = 24 * time.Hour
-	o.env.Ahead.Store(int64(ahead))
-	before := time.Now().UnixNano()
+	settle := func(ahead time.Duration) { // what lognode's standing does
+		o.p.Move(o.env.Clock.Settle(ahead, true))
+		o.env.Ahead.Store(int64(ahead))
+	}
+	between := func(what string, at int64, before time.Time, off time.Duration) {
+		t.Helper()
+		if low, high := before.Add(-off), time.Now().Add(-off); at < low.UnixNano() || at > high.UnixNano() {
+			t.Errorf("%s is %s, want about %s", what, time.Unix(0, at), low)
+		}
+	}
+	settle(ahead) // before there is a stamp, as none goes back
+	o.group(1, nil)
+	before := time.Now()
 	f := o.publish("x")
-	after := time.Now().UnixNano()
-	if low, high := before-int64(ahead-MaxSkew), after-int64(ahead-MaxSkew); f.Stamp < low || f.Stamp > high {
-		t.Errorf("stamped %s, want %s", time.Unix(0, f.Stamp), time.Unix(0, low))
-	}
-	held := make(chan bool, 1)
-	o.p.post(func() { held <- !o.p.mayRelease(o.p.lead) })
-	if !<-held {
-		t.Error("schedules are released by a clock that is a day ahead")
-	}
-	o.env.Ahead.Store(int64(MaxSkew))
+	between("the stamp", f.Stamp, before, ahead)
+	o.onPartition(func(l *leadership) {
+		g, err := l.machine.Receive(o.env.Clock.Now(), receiveOne)
+		if err != nil || len(g.Runs) != 1 {
+			t.Fatalf("%+v, %v", g, err)
+		}
+		between("the end of the lease", g.LeaseUntil-receiveOne.Lease, before, ahead)
+		if o.p.mayRelease(l) {
+			t.Error("schedules are released by a clock that is a day ahead")
+		}
+	})
+	settle(0)
+	before = time.Now()
 	if g := o.publish("y"); g.Stamp < f.Stamp {
 		t.Errorf("the stamp went back from %d to %d", f.Stamp, g.Stamp)
+	} else {
+		between("the stamp", g.Stamp, before, 0)
 	}
-	o.p.post(func() { held <- !o.p.mayRelease(o.p.lead) })
-	if <-held {
-		t.Error("a second off is not too much")
-	}
+	o.onPartition(func(l *leadership) {
+		if !o.p.mayRelease(l) {
+			t.Error("nothing is released by a clock that is right")
+		}
+		h := l.machine.Held(1, delivery.StateLeased, 0, 1)
+		if len(h) != 1 {
+			t.Fatalf("%d leased", len(h))
+		}
+		between("the end of the lease", h[0].Until-receiveOne.Lease, before.Add(-time.Minute), 0)
+	})
 	for ahead, want := range map[time.Duration]bool{0: false, time.Second: false, -time.Second: false, 1001 * time.Millisecond: true, -2 * time.Second: true} {
 		if o.env.Ahead.Store(int64(ahead)); o.env.Skewed() != want {
 			t.Errorf("ahead by %s: skewed %v", ahead, !want)
 		}
 	}
 }
+
+var receiveOne = delivery.ReceiveRequest{Group: 1, Max: 1, Lease: int64(time.Hour), Consumer: "c", Stream: 1, Delivery: 1}

@@ -75,7 +75,7 @@ func (p *Partition) committed(l *leadership) {
 		return
 	}
 	l.machine.Commit(l.seg.Commit().Offset)
-	l.commits.note(l.seg.Commit().Offset, p.env.stamp())
+	l.commits.note(l.seg.Commit().Offset, p.env.Clock.Now())
 	l.release()
 	if l.sinceOpen >= p.env.SegmentBytes && !l.asked {
 		l.asked = true // rolling is a wish: the segment grows on until the seal comes
@@ -129,7 +129,7 @@ func (p *Partition) checkpoint(l *leadership) bool {
 		data := make([]byte, mq.EntryHeaderSize, mq.EntryHeaderSize+len(body)+16)
 		data = mq.AppendRecord(data, mq.KindCheckpoint, body)
 		var e mq.Entry
-		if err := l.seg.Place(&e, p.env.stamp()); err != nil {
+		if err := l.seg.Place(&e, p.env.Clock.Now()); err != nil {
 			return false // sealed meanwhile: the next leader makes its own
 		}
 		e.PutHeader(data)

@@ -3,7 +3,6 @@ package replica
 import (
 	"bytes"
 	"context"
-	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -113,7 +112,7 @@ func (p *Partition) withKey(ctx context.Context, j *journal, offsets []uint64, k
 }
 
 func (p *Partition) actOnDead(l *leadership, r *mqpb.DeadLettersRequest, offsets []uint64, res *mqpb.DeadLettersResponse, done func(*mqpb.DeadLettersResponse, error)) {
-	id, now := mq.GroupID(r.GetGroup()), time.Now().UnixNano()
+	id, now := mq.GroupID(r.GetGroup()), p.env.Clock.Now()
 	n, err := 0, error(nil)
 	switch r.GetAct() {
 	case "count":

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"time"
 )
 
 // learnSizes reads how large dead letters are whose group limits them by bytes, beside the partition.
@@ -28,7 +27,7 @@ func (p *Partition) learnSizes(l *leadership) {
 		p.post(func() {
 			l.sizing = false
 			if p.lead == l && l.serving {
-				l.machine.LearnSizes(time.Now().UnixNano(), offsets, sizes)
+				l.machine.LearnSizes(p.env.Clock.Now(), offsets, sizes)
 			}
 		})
 	})

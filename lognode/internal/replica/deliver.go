@@ -44,7 +44,7 @@ func (p *Partition) receive(r receiving) {
 		}
 		now := time.Now()
 		l.uses[r.Group] = now
-		g, err := l.machine.Receive(now.UnixNano(), delivery.ReceiveRequest{Group: r.Group, Max: int(r.take), Lease: r.Lease,
+		g, err := l.machine.Receive(p.env.Clock.Now(), delivery.ReceiveRequest{Group: r.Group, Max: int(r.take), Lease: r.Lease,
 			Consumer: r.Consumer, Stream: r.stream, Delivery: r.Handover, Account: r.Account, Seen: r.looks >= maxLooks})
 		if err != nil {
 			delete(l.uses, r.Group)
@@ -167,7 +167,7 @@ func (p *Partition) readRuns(ctx context.Context, j journal, runs []delivery.Run
 			least = 0
 		}
 		chunks, n, bytes, err := p.chunks(ctx, j, w.rest(), budget-size, least)
-		chunks, took, gone, bad := inTime(chunks, n, left, time.Now().UnixNano())
+		chunks, took, gone, bad := inTime(chunks, n, left, p.env.Clock.Now())
 		dealt, size = dealt+took, size+bytes
 		answer.Chunks = append(answer.Chunks, chunks...)
 		out.gone, not = append(out.gone, gone...), append(not, gone...)
@@ -229,7 +229,7 @@ func (p *Partition) handover(stream uint64, reached bool, h frame.Handover) {
 	case reached:
 		l.machine.Confirm(stream, h.Handover)
 	default:
-		l.machine.Return(time.Now().UnixNano(), stream, h.Handover, h.Offsets...)
+		l.machine.Return(p.env.Clock.Now(), stream, h.Handover, h.Offsets...)
 	}
 }
 
@@ -238,7 +238,7 @@ func (p *Partition) StreamGone(stream uint64) {
 	p.post(func() {
 		delete(p.pushes, stream)
 		if l := p.lead; l != nil && l.machine != nil {
-			l.machine.StreamGone(time.Now().UnixNano(), stream)
+			l.machine.StreamGone(p.env.Clock.Now(), stream)
 		}
 	})
 }
@@ -246,7 +246,7 @@ func (p *Partition) StreamGone(stream uint64) {
 // Settle settles deliveries; receipts are verified, or the item is refused. The answer comes after commit.
 func (p *Partition) Settle(items []delivery.SettleItem, refused []mqerr.Code, reply Reply) {
 	p.serve(reply.fail, func(l *leadership) {
-		results := l.machine.Settle(time.Now().UnixNano(), items, nil)
+		results := l.machine.Settle(p.env.Clock.Now(), items, nil)
 		answer := frame.Settled{Codes: refused, Until: make([]int64, len(refused))}
 		n := 0
 		for i, code := range refused {

@@ -25,7 +25,7 @@ func (p *Partition) Explain(req *mqpb.ExplainRequest, done func(*mqpb.ExplainRes
 	p.serveRead(fail, func(l *leadership) {
 		switch state, w := l.book.Look(req.Number); {
 		case state == schedule.StatePending:
-			e := delivery.ExplainDue(time.Now().UnixNano(), w.Due)
+			e := delivery.ExplainDue(p.env.Clock.Now(), w.Due)
 			done(explanation(&e), nil)
 		case state == schedule.StateReleased:
 			p.FindScheduled(req.Number, false, func(res *mqpb.FindScheduledResponse, err error) {
@@ -60,7 +60,8 @@ func (p *Partition) explain(group mq.GroupID, offset uint64, done func(*mqpb.Exp
 			fail(mqerr.New(mqerr.MessageNotFound, "offset %d is not among those kept, %d to %d", offset, j.first(), l.machine.Committed()))
 			return
 		}
-		e, ok := l.machine.Explain(delivery.Question{Group: group, Offset: offset, Now: time.Now().UnixNano(), Asked: l.used(group).UnixNano()})
+		now := p.env.Clock.Now()
+		e, ok := l.machine.Explain(delivery.Question{Group: group, Offset: offset, Now: now, Asked: now - int64(time.Since(l.used(group)))})
 		switch s := j.find(offset); {
 		case !ok:
 			done(&mqpb.ExplainResponse{State: delivery.ExplainStarting, Because: "the group has not started in this partition yet"}, nil)

@@ -3,7 +3,6 @@ package replica
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -168,7 +167,7 @@ func (p *Partition) Figures(settings *mq.TopicSettings, done func(*mqpb.Partitio
 		if l.book.Pending() > 0 {
 			out.NextDue = min(l.book.NearDue(), l.book.NextDue())
 		}
-		l.keys.Expire(time.Now().UnixNano())
+		l.keys.Expire(p.env.Clock.Now())
 		out.IdempotencyKeys, out.OldestKey = uint64(l.keys.Len()), l.keys.Oldest()
 		out.PublishRate, out.DeliverRate = l.published.perSecond(), l.delivered.perSecond()
 		if p.readOnly() {

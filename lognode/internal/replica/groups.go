@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -18,7 +17,7 @@ func (p *Partition) EnsureGroup(c delivery.GroupConfig, firstUse bool, done func
 		set := func(start uint64) {
 			p.serve(done, func(l *leadership) {
 				c.Start = start
-				if err := l.machine.EnsureGroup(time.Now().UnixNano(), c); err != nil {
+				if err := l.machine.EnsureGroup(p.env.Clock.Now(), c); err != nil {
 					done(deliveryError(err))
 					return
 				}
@@ -51,7 +50,7 @@ func (p *Partition) EnsureGroup(c delivery.GroupConfig, firstUse bool, done func
 // DeleteGroup makes the partition forget a group, durably.
 func (p *Partition) DeleteGroup(id mq.GroupID, done func(error)) {
 	p.serve(done, func(l *leadership) {
-		if err := l.machine.DeleteGroup(time.Now().UnixNano(), id); err != nil {
+		if err := l.machine.DeleteGroup(p.env.Clock.Now(), id); err != nil {
 			done(deliveryError(err))
 			return
 		}

@@ -160,7 +160,8 @@ func (o *one) boot() {
 		o.t.Fatal(err)
 	}
 	o.store = s
-	o.env = &Env{Log: slog.New(slog.DiscardHandler), Store: s, Peers: alone{}, Chain: o.world, Timers: NewTimers(), Cache: &EntryCache{},
+	clock := NewClock()
+	o.env = &Env{Log: slog.New(slog.DiscardHandler), Store: s, Peers: alone{}, Chain: o.world, Clock: clock, Timers: NewTimers(clock), Cache: &EntryCache{},
 		Wake:     func(_ mq.PartitionID, g mq.GroupID) { o.woken <- g },
 		WantSeal: func(id mq.SegmentID, _ string) { o.wants <- id },
 		Opening:  func(mq.SegmentID, bool) {}, Late: func(mq.SegmentID, []mq.StoreID) {},

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/dedup"
 	"github.com/splashdam/splashdam/lognode/internal/footer"
@@ -81,7 +80,7 @@ func (p *Partition) carryKeys(l *leadership, s mq.Segment, done func(error)) {
 		var list []dedup.Entry
 		err := p.withFooter(ctx, &s, func(f *footer.Footer) error {
 			list = nil
-			return f.Keys(time.Now().Add(-dedup.Window).UnixNano(), func(keys dedup.Form, _ int) bool {
+			return f.Keys(p.env.Clock.Now()-int64(dedup.Window), func(keys dedup.Form, _ int) bool {
 				list = keys.AppendTo(list)
 				return true
 			})
@@ -105,7 +104,7 @@ func (p *Partition) carryKeys(l *leadership, s mq.Segment, done func(error)) {
 
 // placeKeys puts keys into the journal again, in entries of their own: those that the table still holds.
 func (p *Partition) placeKeys(l *leadership, list []dedup.Entry) {
-	now := time.Now().UnixNano()
+	now := p.env.Clock.Now()
 	var live []dedup.Entry
 	size := 0
 	for i, k := range list {
@@ -119,7 +118,7 @@ func (p *Partition) placeKeys(l *leadership, list []dedup.Entry) {
 		data := make([]byte, mq.EntryHeaderSize, mq.EntryHeaderSize+size+16)
 		data = mq.AppendRecord(data, mq.KindKeys, dedup.Append(nil, live))
 		var e mq.Entry
-		if err := l.seg.Place(&e, p.env.stamp()); err != nil {
+		if err := l.seg.Place(&e, p.env.Clock.Now()); err != nil {
 			p.stop(err)
 			return
 		}

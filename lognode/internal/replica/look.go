@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -29,7 +28,7 @@ func (p *Partition) look(l *leadership, id mq.GroupID, again func(error)) {
 	}
 	p.share(l, l.looking, id, again, func(ctx context.Context, j *journal) (func(), error) {
 		wanted := p.lookAt(ctx, j, &w)
-		return func() { l.machine.Seen(time.Now().UnixNano(), id, w, wanted) }, nil
+		return func() { l.machine.Seen(p.env.Clock.Now(), id, w, wanted) }, nil
 	})
 }
 

@@ -245,7 +245,7 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	l.machine, l.chain, l.holes, l.serving = o.machine, o.chain, o.holes, true
 	l.machine.Commit(s.Base.Offset)
 	l.commits.note(s.Base.Offset, 0) // what the seal committed, at a time that this node does not know
-	now := time.Now().UnixNano()
+	now := p.env.Clock.Now()
 	if o.stamp != 0 { // loaded, not kept over a roll
 		l.machine.Shift(now - o.stamp)
 	}
@@ -274,7 +274,7 @@ func (l *leadership) hasState() bool { return len(l.machine.Groups()) > 0 || l.b
 // syncGroups takes up groups that were started before this partition was made: it begins at 0 for them. It
 // also forgets groups that were deleted while the partition had no leader.
 func (p *Partition) syncGroups(l *leadership) {
-	now := time.Now().UnixNano()
+	now := p.env.Clock.Now()
 	known := map[mq.GroupID]bool{}
 	for _, g := range l.machine.Groups() {
 		known[g.ID] = true

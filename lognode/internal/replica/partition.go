@@ -72,7 +72,9 @@ type Env struct {
 	// SealHere is the control call Seal of this node itself.
 	SealHere func(context.Context, *mqpb.SealRequest) (*mqpb.SealResponse, error)
 	Timers   *Timers
-	Cache    *EntryCache
+	// Clock is the time that decides what is due; see Clock.
+	Clock *Clock
+	Cache *EntryCache
 	// Wake tells gateways that a group has messages ready. It never blocks.
 	Wake func(p mq.PartitionID, g mq.GroupID)
 	// WantSeal asks the controller to seal a segment that this node leads. It never blocks.

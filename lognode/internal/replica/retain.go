@@ -32,7 +32,7 @@ func (p *Partition) Retain() {
 		if l == nil || !l.serving || !ok {
 			return
 		}
-		l.keys.Expire(time.Now().UnixNano())
+		l.keys.Expire(p.env.Clock.Now())
 		p.tellLate(l)
 		p.rollByAge(l, t.Settings.Retention)
 		l.full = false
@@ -88,7 +88,7 @@ const lateAfter = 10 * time.Second
 
 // tellLate tells the node which followers have lacked something for too long; it is called every few seconds.
 func (p *Partition) tellLate(l *leadership) {
-	s, now := l.seg.Segment(), time.Now().UnixNano()
+	s, now := l.seg.Segment(), p.env.Clock.Now()
 	var late []mq.StoreID
 	for i, f := range l.followers {
 		if f != nil && f.Lag(now, l.seg.Next()) > int64(lateAfter) {
@@ -255,7 +255,7 @@ func (p *Partition) forgetFirst(l *leadership, share int64) bool {
 	if !ok || p.keeper(l, s, t.Settings.Retention) != "" || len(l.machine.MustCarry(s.End)) > 0 {
 		return false
 	}
-	l.machine.Drop(time.Now().UnixNano(), l.chain[1].Base.Offset)
+	l.machine.Drop(p.env.Clock.Now(), l.chain[1].Base.Offset)
 	if l.hasState() && !p.checkpoint(l) {
 		return false
 	}

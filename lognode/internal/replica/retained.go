@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"time"
-
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqpb"
 )
@@ -12,7 +10,7 @@ const eventRetained = "RETAINED"
 
 // retainedEvent says how long retention keeps what is in a segment; no segment is that of a message that was carried forward.
 func (p *Partition) retainedEvent(l *leadership, s *mq.Segment) *mqpb.TraceEvent {
-	ev := &mqpb.TraceEvent{At: time.Now().UnixNano(), Type: eventRetained, Reason: "nothing limits how long"}
+	ev := &mqpb.TraceEvent{At: p.env.Clock.Now(), Type: eventRetained, Reason: "nothing limits how long"}
 	if s == nil {
 		ev.Reason = "carried forward past retention: until its group settles it, or its dead letter limits end it"
 		return ev

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/archive"
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
@@ -63,7 +62,7 @@ func (l *leadership) schedulesBeside() []delivery.Beside {
 // CancelScheduled makes a pending schedule never released; done is called after commit. Cancelling twice is fine.
 func (p *Partition) CancelScheduled(number uint64, done func(error)) {
 	p.serve(done, func(l *leadership) {
-		code := l.book.Cancel(time.Now().UnixNano(), number)
+		code := l.book.Cancel(p.env.Clock.Now(), number)
 		l.ahead.forget(number)
 		// An answer that says no waits too: what it is about may not be committed yet.
 		l.afterCommit(func(err error) { done(errors.Join(err, scheduleError(code, number))) })
@@ -73,7 +72,7 @@ func (p *Partition) CancelScheduled(number uint64, done func(error)) {
 // RetimeScheduled gives a pending schedule another due time, as in frame.Schedule; done is called with it after commit.
 func (p *Partition) RetimeScheduled(number uint64, at int64, done func(due int64, err error)) {
 	p.serve(func(err error) { done(0, err) }, func(l *leadership) {
-		now := time.Now().UnixNano()
+		now := p.env.Clock.Now()
 		if at < 0 {
 			at = now - at
 		}

@@ -3,7 +3,6 @@ package replica
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -57,7 +56,7 @@ func (p *Partition) seek(l *leadership, r *mqpb.SeekRequest, to delivery.SeekTar
 	id := mq.GroupID(r.GetGroup())
 	counts, err := l.machine.PlanSeek(id, to)
 	if err == nil && !r.GetDryRun() {
-		counts, err = l.machine.SeekGroup(time.Now().UnixNano(), id, to)
+		counts, err = l.machine.SeekGroup(p.env.Clock.Now(), id, to)
 	}
 	if err != nil {
 		fail(err)
@@ -97,7 +96,7 @@ func (p *Partition) Snapshots(r *mqpb.SnapshotsRequest, done func(*mqpb.Partitio
 		case "create":
 			err = l.machine.CreateSnapshot(r.GetMade(), id, r.GetName())
 		case "delete":
-			err = l.machine.DeleteSnapshot(time.Now().UnixNano(), id, r.GetName())
+			err = l.machine.DeleteSnapshot(p.env.Clock.Now(), id, r.GetName())
 		case "list":
 		default:
 			err = mqerr.New(mqerr.InvalidParameter, "act must be create, delete or list, not %.40q", r.GetAct())

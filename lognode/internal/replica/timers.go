@@ -11,6 +11,7 @@ import (
 // Timers is the node's one wheel and the goroutine that turns it. It sleeps until the next due time; what is
 // due goes to its partition's inbox like any other event.
 type Timers struct {
+	clock *Clock
 	mu    sync.Mutex
 	wheel *wheel.Wheel
 	of    map[*Partition]map[uint64]*wheel.Timer
@@ -27,8 +28,8 @@ type owner struct {
 }
 
 // NewTimers starts the goroutine; Close ends it.
-func NewTimers() *Timers {
-	t := &Timers{wheel: wheel.New(time.Now().UnixNano()), of: map[*Partition]map[uint64]*wheel.Timer{},
+func NewTimers(clock *Clock) *Timers {
+	t := &Timers{clock: clock, wheel: wheel.New(clock.Now()), of: map[*Partition]map[uint64]*wheel.Timer{},
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	go t.run()
 	return t
@@ -71,6 +72,14 @@ func (t *Timers) set(p *Partition, ops []delivery.TimerOp) {
 	}
 }
 
+// Look has the wheel look what is due, because the clock was settled.
+func (t *Timers) Look() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
 // Forget cancels all timers of a partition.
 func (t *Timers) Forget(p *Partition) {
 	t.mu.Lock()
@@ -88,7 +97,7 @@ func (t *Timers) run() {
 	for {
 		var due []owner
 		t.mu.Lock()
-		t.wheel.Advance(time.Now().UnixNano(), func(x *wheel.Timer) {
+		t.wheel.Advance(t.clock.Now(), func(x *wheel.Timer) {
 			o := x.Owner.(owner)
 			delete(t.of[o.p], o.id)
 			due = append(due, o)
@@ -100,7 +109,7 @@ func (t *Timers) run() {
 		}
 		wait := time.Hour
 		if ok {
-			wait = max(time.Until(time.Unix(0, next)), 0)
+			wait = time.Duration(max(next-t.clock.Now(), 0))
 		}
 		alarm.Reset(wait)
 		select {
@@ -119,7 +128,7 @@ func (p *Partition) fire(id uint64) {
 			return
 		}
 		if l := p.lead; l != nil && l.machine != nil {
-			l.machine.Fire(time.Now().UnixNano(), id)
+			l.machine.Fire(p.env.Clock.Now(), id)
 		}
 	})
 }

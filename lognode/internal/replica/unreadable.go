@@ -189,7 +189,7 @@ func (p *Partition) unread(r *receiving, offsets []uint64, why error) {
 		"messages", len(offsets), "again_in", unreadableFor, "err", why)
 	p.post(func() {
 		if l := p.lead; l != nil && l.machine != nil {
-			l.machine.Unread(time.Now().UnixNano(), r.stream, r.Handover, offsets, int64(unreadableFor), "it can't be read: it is damaged or missing on every replica that answers")
+			l.machine.Unread(p.env.Clock.Now(), r.stream, r.Handover, offsets, int64(unreadableFor), "it can't be read: it is damaged or missing on every replica that answers")
 		}
 	})
 }

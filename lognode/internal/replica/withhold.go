@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"time"
-
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -139,7 +137,7 @@ func (p *Partition) lapse(r *receiving, gone []uint64) {
 	p.env.Metrics.Lapsed.Add(float64(len(gone)))
 	p.post(func() {
 		if l := p.lead; l != nil && l.machine != nil {
-			l.machine.Lapse(time.Now().UnixNano(), r.stream, r.Handover, gone)
+			l.machine.Lapse(p.env.Clock.Now(), r.stream, r.Handover, gone)
 		}
 	})
 }
