@@ -7,22 +7,24 @@ import (
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
-const (
-	// maxSkew is replica.MaxSkew.
-	maxSkew = int64(time.Second)
-	// rightFor is how long a clock must be right again before the node says so: lognode.spaceRest.
-	rightFor = int64(5 * time.Second)
-)
+// rightFor is how long a clock must be right again before the node says so: lognode.spaceRest.
+const rightFor = int64(5 * time.Second)
 
-// nodeClock is what standing.watchClock and Env know of this node's clock (rule R8).
+// nodeClock is what standing.watchClock, replica.Clock and Env know of this node's clock (rule R8).
 type nodeClock struct {
 	heard  *clocks.Clocks
+	steady clocks.Steady
 	ahead  int64
 	skewed bool  // as the registration says it
 	right  int64 // true time since when it is right again, 0 while it is not
 }
 
-func newClock() nodeClock { return nodeClock{heard: clocks.New()} }
+func newClock(h *Host) nodeClock {
+	return nodeClock{heard: clocks.New(), steady: clocks.NewSteady(h.Now(), h.Steady())}
+}
+
+// now is the time by which the node decides.
+func (n *Node) now() int64 { return n.clock.steady.Now(n.host.Now(), n.host.Steady()) }
 
 // Beat says that another node said something on either stream, and what its clock was.
 func (n *Node) Beat(from mq.StoreID, clock int64) {
@@ -31,16 +33,26 @@ func (n *Node) Beat(from mq.StoreID, clock int64) {
 }
 
 // off is Env.Skewed.
-func (n *Node) off() bool { return max(n.clock.ahead, -n.clock.ahead) > maxSkew }
-
-// stamp is Env.stamp.
-func (n *Node) stamp() int64 { return n.host.Now() - max(0, n.clock.ahead-maxSkew) }
+func (n *Node) off() bool { return max(n.clock.ahead, -n.clock.ahead) > clocks.MaxSkew }
 
 // WatchClock compares the node's clock with the others' and says whether its registration is to call it skewed. others
 // says of how many other nodes that can lead there is word; with enough of them what is led here is to be sealed.
 func (n *Node) WatchClock(heads []mq.Head, others int) (skewed bool) {
 	c := &n.clock
-	c.ahead = int64(c.heard.Ahead(n.host.Now()))
+	own := n.host.Now()
+	c.ahead = int64(c.heard.Ahead(own))
+	var by int64
+	if c.steady, by = c.steady.Settle(own, n.host.Steady(), time.Duration(c.ahead), c.heard.Told(own)); by != 0 {
+		for _, p := range n.order {
+			p.post(func() {
+				if l := p.lead; l != nil && l.machine != nil {
+					l.machine.Move(by)
+				}
+			})
+		}
+		n.armed = 0
+		n.arm()
+	}
 	now := n.host.True()
 	switch {
 	case n.off():

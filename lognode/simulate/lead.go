@@ -72,7 +72,7 @@ func (p *partition) place(l *leadership) bool {
 		}
 		return false
 	}
-	if err := l.seg.Place(&e, p.stamp()); err != nil {
+	if err := l.seg.Place(&e, p.now()); err != nil {
 		p.stop(err)
 		return false
 	}
@@ -228,7 +228,7 @@ func (p *partition) checkpoint(l *leadership) {
 	for _, body := range l.machine.Checkpoint(l.seg.Next(), checkpointPart) {
 		data := mq.AppendRecord(make([]byte, mq.EntryHeaderSize), mq.KindCheckpoint, body)
 		var e mq.Entry
-		if err := l.seg.Place(&e, p.stamp()); err != nil {
+		if err := l.seg.Place(&e, p.now()); err != nil {
 			return
 		}
 		e.PutHeader(data)

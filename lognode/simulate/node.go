@@ -36,7 +36,7 @@ type timerKey struct {
 func Start(h *Host, d *Disk) *Node {
 	d.start(h)
 	n := &Node{host: h, disk: d, self: mq.Incarnation{Store: d.Store, Boot: d.Boot}, parts: map[mq.PartitionID]*partition{},
-		heard: map[mq.StoreID]int64{}, clock: newClock(), repairing: map[mq.SegmentID]bool{}, wheel: wheel.New(h.Now()), timers: map[timerKey]*wheel.Timer{}}
+		heard: map[mq.StoreID]int64{}, clock: newClock(h), repairing: map[mq.SegmentID]bool{}, wheel: wheel.New(h.Now()), timers: map[timerKey]*wheel.Timer{}}
 	for _, s := range d.Segments() {
 		n.adopt(s)
 	}
@@ -181,13 +181,13 @@ func (n *Node) arm() {
 		return
 	}
 	n.armed = next
-	n.host.After(time.Duration(max(next-n.host.Now(), 0)), func() {
+	n.host.After(time.Duration(max(next-n.now(), 0)), func() {
 		if n.armed != next {
 			return
 		}
 		n.armed = 0
 		var due []timerKey
-		n.wheel.Advance(n.host.Now(), func(x *wheel.Timer) {
+		n.wheel.Advance(n.now(), func(x *wheel.Timer) {
 			key := x.Owner.(timerKey)
 			delete(n.timers, key)
 			due = append(due, key)
@@ -195,7 +195,7 @@ func (n *Node) arm() {
 		for _, key := range due {
 			key.p.post(func() {
 				if l := key.p.lead; l != nil && l.machine != nil {
-					l.machine.Fire(n.host.Now(), key.id)
+					l.machine.Fire(n.now(), key.id)
 				}
 			})
 		}

@@ -103,9 +103,7 @@ func (p *partition) post(event func()) {
 	p.active = false
 }
 
-func (p *partition) now() int64 { return p.node.host.Now() }
-
-func (p *partition) stamp() int64 { return p.node.stamp() }
+func (p *partition) now() int64 { return p.node.now() }
 
 // stop is what a broken invariant does.
 func (p *partition) stop(err error) {
