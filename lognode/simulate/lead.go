@@ -225,6 +225,7 @@ func (p *partition) checkpoint(l *leadership) {
 		return
 	}
 	l.checkpointed = l.sinceOpen
+	l.machine.At(p.now())
 	for _, body := range l.machine.Checkpoint(l.seg.Next(), checkpointPart) {
 		data := mq.AppendRecord(make([]byte, mq.EntryHeaderSize), mq.KindCheckpoint, body)
 		var e mq.Entry

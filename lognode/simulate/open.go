@@ -207,7 +207,7 @@ func (p *partition) opened(l *leadership, o loaded) {
 	l.machine, l.chain, l.serving = o.machine, o.chain, true
 	l.machine.Commit(s.Base.Offset)
 	if o.stamp != 0 {
-		l.machine.Shift(p.now() - o.stamp)
+		l.machine.Resume(p.now(), o.stamp)
 	}
 	l.machine.Lead(s.Number, p.now())
 	l.seg.Chained()

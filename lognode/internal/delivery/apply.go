@@ -49,7 +49,11 @@ func (m *Machine) Apply(e *mq.Entry) error {
 	m.advance(e.At.Offset) // a checkpoint is ahead of what its leader knew as committed
 	first := e.At.Offset
 	for rec := range mq.Records(e.Records) {
+		before := m.clock
 		first += m.apply(rec, e.At, first)
+		if m.clock != before || m.stamp == 0 {
+			m.stamp = e.Stamp
+		}
 	}
 	m.next = e.Next()
 	m.advance(m.next.Offset)
@@ -182,6 +186,7 @@ func (m *Machine) apply(rec mq.Record, where mq.Position, first uint64) uint64 {
 
 // settled is what a settled record does.
 func (m *Machine) settled(g *group, s *settled) {
+	m.clock = s.now
 	for i := range s.marks {
 		x := &s.marks[i]
 		switch s.outcome {

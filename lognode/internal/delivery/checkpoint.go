@@ -17,13 +17,13 @@ import (
 // the stream, so parts of different checkpoints do not mix and damage shows.
 //
 // A part: version (1) | id (8) | part | parts | as-of position | partition | bytes of the stream.
-// The stream: committed | lowest kept offset | the range outside of which all are in the normal lane | texts | groups,
+// The stream: committed | time of the last decision | lowest kept offset | the range outside of which all are in the normal lane | texts | groups,
 // each: id, configuration, generation, tally, by lane: fresh and early spans (gap, length), then the messages that
 // are out by offset (gap, state and lane, perhaps the hash of the key, attempt and whether it has times, fence and times as
 // distances, reason, consumer); carried messages, each: offset (gap), place (distance), size; and the sections beside.
 
 const (
-	checkpointVersion = 7
+	checkpointVersion = 8
 	// PartBytes is the most that a part may have: what is asked for beyond it is this.
 	PartBytes = 256 << 10
 	// maxParts bounds what LoadCheckpoint takes: well above MaxCheckpoint, which is an estimate.
@@ -127,6 +127,7 @@ func LoadCheckpoint(p mq.PartitionID, parts [][]byte) (*Machine, mq.Position, er
 
 func (m *Machine) appendState(b []byte) []byte {
 	b = binary.AppendUvarint(b, m.committed)
+	b = binary.AppendVarint(b, m.clock)
 	b = binary.AppendUvarint(b, m.lanes.base)
 	from, to := m.lanes.special()
 	b = binary.AppendUvarint(b, from)
@@ -223,6 +224,9 @@ func (g *group) appendOut(b []byte, index map[*text]uint64) []byte {
 func (m *Machine) readState(r *mq.Reader) {
 	if m.committed = r.Uvarint(); m.committed > math.MaxInt64 {
 		r.Fail("committed %d", m.committed)
+	}
+	if m.clock = r.Varint(); outside(m.clock) {
+		r.Fail("the last decision at %d", m.clock)
 	}
 	kept, from, to := r.Uvarint(), r.Uvarint(), r.Uvarint()
 	if r.Err() == nil && (kept > math.MaxInt64 || to > math.MaxInt64 || from > to || from < to && from < kept) {

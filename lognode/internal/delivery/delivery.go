@@ -76,6 +76,10 @@ type Machine struct {
 	pickedKeys []uint64
 	texts      texts
 
+	// clock is the time of the last decision, by the clock of the leader that made it; see Resume. stamp is that of its
+	// entry, 0 if that was not seen.
+	clock, stamp int64
+
 	leading bool
 	segment uint64 // number of the open segment, the high part of fences
 	counter uint64 // the last lease counter used in it
@@ -131,7 +135,7 @@ func New(p mq.PartitionID) *Machine {
 // again at 1 and the number makes fences grow. Timers are set for all leases and retries; leases count on from
 // the journal's times, and what is due already fires at once.
 func (m *Machine) Lead(segment uint64, now int64) {
-	m.leading, m.segment, m.counter = true, segment, 0
+	m.leading, m.segment, m.counter, m.clock = true, segment, 0, now
 	// The owner of the wheel forgets the timers of a leadership with its end; what was set before a roll is set anew.
 	m.timer, m.unsized = TimerOp{}, nil
 	for _, g := range m.sorted() {
@@ -140,47 +144,6 @@ func (m *Machine) Lead(segment uint64, now int64) {
 		m.countDead(g, now)
 		m.orders(g)
 	}
-	m.done()
-}
-
-// Shift makes all leases end later by so many nanoseconds. A new leader counts them from the time of the journal's last
-// entry, not from its own: the leader before may have been gone for long, or have had another clock (rule R8). It is
-// no decision that is written: who comes next counts from the last entry that it finds.
-func (m *Machine) Shift(by int64) {
-	for i := range m.deadlines.items {
-		if d := &m.deadlines.items[i]; d.grant != nil && m.holds(*d) {
-			d.due += by
-			d.grant.until += by
-		}
-	}
-	m.deadlines.prune(m.holds)
-}
-
-// Move makes everything that waits for its time wait that much longer: the leader's clock was set, forward for a positive
-// number, and nobody has lived through the difference. As with Shift nothing is written.
-func (m *Machine) Move(by int64) {
-	for _, g := range m.groups {
-		if g.count[StateWaiting] == 0 {
-			continue
-		}
-		for _, x := range g.out {
-			if x.state == StateWaiting {
-				x.until += by
-			}
-		}
-	}
-	for i := range m.deadlines.items {
-		switch d := &m.deadlines.items[i]; {
-		case d.grant != nil:
-			if d.grant.id == d.id { // each deadline of a grant that counts is its only one
-				d.grant.until += by
-			}
-			d.due += by
-		case d.off != noDead:
-			d.due += by
-		}
-	}
-	m.deadlines.prune(m.holds)
 	m.done()
 }
 

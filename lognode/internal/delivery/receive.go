@@ -224,6 +224,7 @@ func appendRun(runs []Run, lane int, first uint64, count, attempt uint32) []Run 
 
 // deliver is what a delivered record does.
 func (m *Machine) deliver(g *group, d *delivered) *grant {
+	m.clock = d.now
 	gr := m.newGrant(g, d.now+d.lease, m.texts.take(d.consumer))
 	n := 0
 	for _, r := range d.runs {

@@ -240,6 +240,7 @@ func end(r *mq.Reader, what string) error {
 // of decisions is the order of records. The caller has changed the state already.
 func (m *Machine) note(g *group, now int64, o outcome, until int64, reason string, x mark) {
 	s := &m.open
+	m.clock = now
 	if len(s.marks) > 0 && (s.group != g.ID || s.outcome != o || s.now != now || s.until != until || s.reason != reason ||
 		s.messages >= MaxReceive) {
 		m.flush()

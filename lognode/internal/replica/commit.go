@@ -125,6 +125,7 @@ func (p *Partition) checkpoint(l *leadership) bool {
 		return false
 	}
 	l.checkpointed = l.sinceOpen
+	l.machine.At(p.env.Clock.Now())
 	for _, body := range l.machine.Checkpoint(l.seg.Next(), checkpointPart, l.schedulesBeside()...) {
 		data := make([]byte, mq.EntryHeaderSize, mq.EntryHeaderSize+len(body)+16)
 		data = mq.AppendRecord(data, mq.KindCheckpoint, body)

@@ -247,7 +247,7 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	l.commits.note(s.Base.Offset, 0) // what the seal committed, at a time that this node does not know
 	now := p.env.Clock.Now()
 	if o.stamp != 0 { // loaded, not kept over a roll
-		l.machine.Shift(now - o.stamp)
+		l.machine.Resume(now, o.stamp)
 	}
 	l.machine.Lead(s.Number, now)
 	l.seg.Chained()

@@ -1,0 +1,69 @@
+package delivery
+
+// Moments are written down by the clock of the leader that decides, and each leader has its own (rule R8). So what is left of a
+// lease is what counts: it goes over to the next clock. Nothing of this is written: who comes next finds the same
+// records, and the checkpoint that a leader makes when it has opened is by its own clock.
+
+// Resume makes a machine go by the clock of the node that is about to lead, at which it is now. last is the stamp of the
+// journal's last entry. Call it once all is applied and before Lead.
+//
+// Leases go on from where the journal ends: the leader before may have been gone for long. A wait goes on during that time; but
+// where the leader before had a clock that is ahead of this one, nobody waits for the difference.
+//
+// Stamps never go back, so they alone do not tell what that clock was: after one hour that was wrong they stand still for an
+// hour. The times of the decisions do, and stamps what has passed since the last of them.
+func (m *Machine) Resume(now, last int64) {
+	ended := last
+	if m.clock != 0 {
+		ended = m.clock
+		if m.stamp != 0 {
+			ended += last - m.stamp
+		}
+	}
+	by := now - ended
+	m.moveLeases(by)
+	if by < 0 {
+		m.moveWaits(by)
+	}
+	m.deadlines.prune(m.holds)
+}
+
+// At says what time it is just before a checkpoint is made: what is left of leases is as of then.
+func (m *Machine) At(now int64) { m.clock = now }
+
+// Move says that the leader's clock was set, forward by a positive number: leases and waits last as long as they would have.
+func (m *Machine) Move(by int64) {
+	m.clock += by
+	m.moveLeases(by)
+	m.moveWaits(by)
+	m.deadlines.prune(m.holds)
+	m.done()
+}
+
+// moveLeases and moveWaits leave the heap of deadlines unordered, until it is pruned.
+func (m *Machine) moveLeases(by int64) {
+	for i := range m.deadlines.items {
+		if d := &m.deadlines.items[i]; d.grant != nil && m.holds(*d) { // no grant has two that hold
+			d.due += by
+			d.grant.until += by
+		}
+	}
+}
+
+func (m *Machine) moveWaits(by int64) {
+	for i := range m.deadlines.items {
+		if d := &m.deadlines.items[i]; d.grant == nil && d.off != noDead {
+			d.due += by // what does not hold goes along: it must not begin to
+		}
+	}
+	for _, g := range m.groups {
+		if g.count[StateWaiting] == 0 {
+			continue
+		}
+		for _, x := range g.out {
+			if x.state == StateWaiting {
+				x.until += by
+			}
+		}
+	}
+}
