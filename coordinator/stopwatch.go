@@ -10,4 +10,6 @@ type stopwatch struct{ began time.Time }
 func (s stopwatch) at(t time.Time) int64 { return s.began.UnixNano() + int64(t.Sub(s.began)) }
 
 // time is the reverse of at.
-func (s stopwatch) time(at int64) time.Time { return s.began.Add(time.Duration(at - s.began.UnixNano())) }
+func (s stopwatch) time(at int64) time.Time {
+	return s.began.Add(time.Duration(at - s.began.UnixNano()))
+}

@@ -46,14 +46,13 @@ func (m *Machine) Apply(e *mq.Entry) error {
 	if count != uint64(e.Count) {
 		return fmt.Errorf("delivery: entry at %s takes %d offsets but has %d messages", e.At, e.Count, count)
 	}
+	if m.clock != 0 && m.stamp == 0 { // a checkpoint: it is followed by its own entry
+		m.stamp, m.decider = e.Stamp, e.Segment
+	}
 	m.advance(e.At.Offset) // a checkpoint is ahead of what its leader knew as committed
 	first := e.At.Offset
 	for rec := range mq.Records(e.Records) {
-		before := m.clock
-		first += m.apply(rec, e.At, first)
-		if m.clock != before || m.stamp == 0 {
-			m.stamp = e.Stamp
-		}
+		first += m.apply(rec, e, first)
 	}
 	m.next = e.Next()
 	m.advance(m.next.Offset)
@@ -130,10 +129,10 @@ func namesBefore(at uint64, d *deadSet, err error) error {
 	return err
 }
 
-// apply applies a record of the entry at a position. Its messages, if it has any, are those from first on; it
+// apply applies a record of an entry. Its messages, if it has any, are those from first on; it
 // returns how many.
-func (m *Machine) apply(rec mq.Record, where mq.Position, first uint64) uint64 {
-	n, err := m.read(rec, where.Offset)
+func (m *Machine) apply(rec mq.Record, e *mq.Entry, first uint64) uint64 {
+	n, err := m.read(rec, e.At.Offset)
 	if err != nil {
 		return 0 // Apply has read it before
 	}
@@ -142,10 +141,12 @@ func (m *Machine) apply(rec mq.Record, where mq.Position, first uint64) uint64 {
 	case mq.KindMessages, mq.KindReleased:
 		m.lanes.add(first, uint64(n), x.lanes)
 	case mq.KindDelivered:
+		m.decided(x.delivered.now, e)
 		if g := m.groups[x.delivered.group]; g != nil && g.generation == x.delivered.generation {
 			m.deliver(g, &x.delivered)
 		}
 	case mq.KindSettled:
+		m.decided(x.settled.now, e)
 		if g := m.groups[x.settled.group]; g != nil && g.generation == x.settled.generation {
 			m.settled(g, &x.settled)
 		}
@@ -163,7 +164,7 @@ func (m *Machine) apply(rec mq.Record, where mq.Position, first uint64) uint64 {
 		}
 	case mq.KindCarried:
 		if len(rec.Body) > 0 && rec.Body[0] == carriedMessages {
-			m.Carry(where, &x.carried)
+			m.Carry(e.At, &x.carried)
 		}
 	case mq.KindSnapshot:
 		if g := m.groups[x.snapshot.group]; g != nil {
@@ -186,7 +187,6 @@ func (m *Machine) apply(rec mq.Record, where mq.Position, first uint64) uint64 {
 
 // settled is what a settled record does.
 func (m *Machine) settled(g *group, s *settled) {
-	m.clock = s.now
 	for i := range s.marks {
 		x := &s.marks[i]
 		switch s.outcome {

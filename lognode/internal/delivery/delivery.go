@@ -76,9 +76,10 @@ type Machine struct {
 	pickedKeys []uint64
 	texts      texts
 
-	// clock is the time of the last decision, by the clock of the leader that made it; see Resume. stamp is that of its
-	// entry, 0 if that was not seen.
+	// clock is the time of the last decision, by the clock of the leader that made it; see Resume. stamp and decider are
+	// its entry's stamp and segment, 0 if that was not seen.
 	clock, stamp int64
+	decider      mq.SegmentID
 
 	leading bool
 	segment uint64 // number of the open segment, the high part of fences

@@ -1,5 +1,11 @@
 package delivery
 
+import (
+	"time"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
 // Moments are written down by the clock of the leader that decides, and each leader has its own (rule R8). So what is left of a
 // lease is what counts: it goes over to the next clock. Nothing of this is written: who comes next finds the same
 // records, and the checkpoint that a leader makes when it has opened is by its own clock.
@@ -26,6 +32,23 @@ func (m *Machine) Resume(now, last int64) {
 		m.moveWaits(by)
 	}
 	m.deadlines.prune(m.holds)
+}
+
+// sameClock is how far two leaders' clocks may be from each other without a difference being made.
+const sameClock = int64(2 * time.Second)
+
+// decided takes the time of a decision that is replayed. Where another leader made it than the one before, its clock may be
+// another one, and its checkpoint, which would have said what is left by it, may be lost with it. And a leader's clock may
+// have been set: back shows by itself, forward looks like time that passed while stamps stood still.
+func (m *Machine) decided(now int64, e *mq.Entry) {
+	if m.clock != 0 {
+		if by := now - (m.clock + e.Stamp - m.stamp); by < -sameClock || by > sameClock && e.Segment != m.decider {
+			m.moveLeases(by)
+			m.moveWaits(by)
+			m.deadlines.prune(m.holds)
+		}
+	}
+	m.clock, m.stamp, m.decider = now, e.Stamp, e.Segment
 }
 
 // At says what time it is just before a checkpoint is made: what is left of leases is as of then.

@@ -132,3 +132,40 @@ func TestResumeByAnotherClock(t *testing.T) {
 		})
 	}
 }
+
+// A leader whose clock is an hour off decides something and is gone before it has a checkpoint, or its clock was set back
+// meanwhile: leases that it found do not last an hour longer for the next one.
+func TestReplayOverAnotherClock(t *testing.T) {
+	for _, c := range []struct {
+		off int64
+		set bool
+	}{{-3600 * sec, false}, {3600 * sec, false}, {-3600 * sec, true}} {
+		off := c.off
+		j := newJournal(t)
+		real := j.now
+		j.group(1, nil)
+		j.cut(4)
+		j.receive(1, 2, 1) // for 10 s
+		j.cut(0)
+		j.now += off
+		b := j.receive(1, 1, 1)
+		j.m.Settle(j.now, []SettleItem{{Receipt: receipts(b)[0], Outcome: Nack, Delay: 5 * sec}}, nil)
+		j.cut(0)
+		last := &j.entries[len(j.entries)-1]
+		if !c.set {
+			last.Segment++
+		}
+		if last.Stamp = real; off > 0 { // else stamps stand still
+			last.Stamp = j.now
+		}
+		m := replay(t, New(part), j.entries)
+		m.Resume(real, last.Stamp)
+		m.Lead(3, real)
+		for m.timer.ID != 0 && m.timer.Due <= real+10*sec {
+			m.Fire(real+10*sec, m.timer.ID)
+		}
+		if f, _ := m.Figures(1); f.Leased != 0 || f.Again != 3 && f.Again+f.Waiting != 3 || f.Waiting > 2 {
+			t.Errorf("ten seconds later, with %+v: %+v", c, f)
+		}
+	}
+}
