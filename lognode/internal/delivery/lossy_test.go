@@ -78,7 +78,7 @@ func (l *lossy) look(t *rapid.T) {
 			t.Fatalf("offset %d was acked and is %s", off, s)
 		}
 	}
-	entries := append(l.entries[:len(l.entries):len(l.entries)], mq.Entry{At: l.tail, Records: append([]byte(nil), l.m.records...)})
+	entries := append(l.entries[:len(l.entries):len(l.entries)], mq.Entry{Segment: 1, Stamp: l.now, At: l.tail, Records: append([]byte(nil), l.m.records...)})
 	if got, want := dump(replay(t, New(part), entries), l.now), dump(l.m, l.now); got != want {
 		t.Fatalf("after replay:\n%s\nthe leader has:\n%s", got, want)
 	}

@@ -319,7 +319,7 @@ func (w *world) compare() {
 }
 
 func (w *world) replays(from *Machine) {
-	entries := append(w.entries[:len(w.entries):len(w.entries)], mq.Entry{At: w.tail, Records: w.m.TakeRecords(nil)})
+	entries := append(w.entries[:len(w.entries):len(w.entries)], mq.Entry{Segment: 1, Stamp: w.now, At: w.tail, Records: w.m.TakeRecords(nil)})
 	m := replay(w.t, from, entries, w.holes...)
 	m.Commit(w.tail.Offset)
 	got := dump(m, w.now, w.base)
