@@ -34,15 +34,21 @@ func (m *Machine) Resume(now, last int64) {
 	m.deadlines.prune(m.holds)
 }
 
-// sameClock is how far two leaders' clocks may be from each other without a difference being made.
-const sameClock = int64(2 * time.Second)
+const (
+	// setBack is by how much the times of decisions may go back, one after the other, without a clock having been set.
+	setBack = int64(2 * time.Second)
+	// setForward is how far two leaders' clocks may seem apart without a difference being made: as long as a decision may wait
+	// for its entry, where a disk hangs, which then has a later stamp.
+	setForward = int64(time.Minute)
+)
 
 // decided takes the time of a decision that is replayed. Where another leader made it than the one before, its clock may be
 // another one, and its checkpoint, which would have said what is left by it, may be lost with it. And a leader's clock may
 // have been set: back shows by itself, forward looks like time that passed while stamps stood still.
 func (m *Machine) decided(now int64, e *mq.Entry) {
 	if m.clock != 0 {
-		if by := now - (m.clock + e.Stamp - m.stamp); by < -sameClock || by > sameClock && e.Segment != m.decider {
+		by := now - (m.clock + e.Stamp - m.stamp)
+		if now < m.clock-setBack || by > setForward && e.Segment != m.decider {
 			m.moveLeases(by)
 			m.moveWaits(by)
 			m.deadlines.prune(m.holds)
