@@ -133,10 +133,13 @@ func appendErrorFields(b []byte, e *mqerr.Error) []byte {
 	return b
 }
 
-// invalid is one bad field of a body: 422.
+// invalid is one bad field of a body, or of a header that says what the message is ("header/Mq-Ttl"): 422.
 func invalid(pointer, format string, args ...any) *mqerr.Error {
 	e := mqerr.New(mqerr.ValidationFailed, format, args...)
 	e.Fields = []mqerr.Field{{Pointer: pointer, Detail: e.Detail}}
+	if header, ok := strings.CutPrefix(pointer, "header/"); ok {
+		e.Detail = "header " + header + ": " + e.Detail
+	}
 	return e
 }
 

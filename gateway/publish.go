@@ -169,6 +169,7 @@ func messageHeaders(h http.Header, m *mq.Message) error {
 			}
 			if err != nil {
 				err.Fields = []mqerr.Field{{Pointer: "header/" + headerPrefix + x.Name, Detail: err.Detail}}
+				err.Detail = "header " + headerPrefix + x.Name + ": " + err.Detail
 				return err
 			}
 			m.Headers = append(m.Headers, x)

@@ -150,7 +150,7 @@ func (g *Gateway) keysStay(ctx context.Context, t meta.Topic) error {
 		return err
 	}
 	return mqerr.New(mqerr.OrderedByKey, "group %s of topic %s orders by key; more partitions would move keys, and break their order "+
-		"for what is not settled yet: let the group settle everything and say force=true", groups[0], t.Name)
+		"for what is not settled yet: let the group settle everything and say force=true (the command line: --force)", groups[0], t.Name)
 }
 
 // checkFixed refuses changes of what is decided when a topic is made; what the caller left open stays.

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -55,6 +56,9 @@ func (t *SeekTarget) UnmarshalJSON(b []byte) error {
 		return errSeekTarget
 	}
 	if json.Unmarshal(b, &o) != nil { // the decoder's words would be about Go
+		if at := names["time"]; len(names) == 1 && at != nil {
+			return fmt.Errorf("a time looks like 2026-01-31T12:00:00Z (RFC 3339), and not like %.40s", at)
+		}
 		return errSeekTarget
 	}
 	switch {

@@ -21,7 +21,7 @@ type benchCmd struct {
 	Producers int           `short:"c" default:"16" help:"Publishes at once, 1 to 1000."`
 	Size      int           `default:"1024" help:"Bytes of a message."`
 	Batch     int           `default:"1" help:"Messages in a publish, 1 to 10000."`
-	Rate      float64       `help:"Publishes a second; default: as many as the producers can."`
+	Rate      float64       `blank:"" help:"Publishes a second; 0 and default: as many as the producers can."`
 }
 
 // benchResult is what bench shows. Latencies are those of publishes that were answered.

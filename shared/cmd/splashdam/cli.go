@@ -130,6 +130,9 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	if err != nil {
 		return usage(errOut, err)
 	}
+	if err := refuseEmpty(parsed); err != nil {
+		return usage(errOut, err)
+	}
 	s, err := newSession(ctx, &c, in, out, errOut)
 	if err != nil {
 		return usage(errOut, err)
@@ -180,7 +183,7 @@ func badTime(text string) error {
 }
 
 func usage(w io.Writer, err error) int {
-	fmt.Fprintf(w, "splashdam: %v\n  Run splashdam --help, or --help after a command.\n", err)
+	fmt.Fprintf(w, "%s\n  Run splashdam --help, or --help after a command.\n", fault(err))
 	return exitUsage
 }
 

@@ -50,7 +50,7 @@ func report(w io.Writer, err error, interrupted bool) int {
 	}
 	var part partError
 	if errors.As(err, &part) {
-		fmt.Fprintf(w, "splashdam: %v\n", err)
+		fmt.Fprintln(w, fault(err))
 		if client.IsOutcomeUnknown(part.first) {
 			fmt.Fprintln(w, "  What has an unknown outcome may be there. To be able to repeat safely, publish\n  with --idempotency-key.")
 		}
@@ -58,9 +58,9 @@ func report(w io.Writer, err error, interrupted bool) int {
 	}
 	var e *client.Error
 	if errors.As(err, &e) {
-		fmt.Fprintf(w, "splashdam: %s\n", e.Error())
+		fmt.Fprintln(w, fault(e))
 		if hint := hintOf(e); hint != "" && !strings.Contains(e.Error(), hint) {
-			fmt.Fprintf(w, "  %s\n", hint)
+			fmt.Fprintln(w, setIn("  "+hint))
 		}
 		if e.RequestID != "" {
 			fmt.Fprintf(w, "  request id %s\n", e.RequestID)
@@ -77,7 +77,7 @@ func report(w io.Writer, err error, interrupted bool) int {
 	if errors.As(err, &wrong) {
 		return usage(w, wrong)
 	}
-	fmt.Fprintf(w, "splashdam: %v\n", err)
+	fmt.Fprintln(w, fault(err))
 	var dial *net.OpError
 	var lost *url.Error // of net/http: the connection broke
 	switch {
@@ -94,6 +94,19 @@ func report(w io.Writer, err error, interrupted bool) int {
 		return exitUnavailable
 	}
 	return exitRefused
+}
+
+// fault is the text of an error.
+func fault(err error) string { return setIn("splashdam: " + err.Error()) }
+
+// setIn breaks the lines of a text so that they fit 80 columns, those that go on set in. What is longer in itself, such as an
+// address, stays whole.
+func setIn(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.ReplaceAll(wrap(line, 78), "\n", "\n  ")
+	}
+	return strings.Join(lines, "\n")
 }
 
 // hintOf is what the table of codes says to do; items of a batch carry the code only.

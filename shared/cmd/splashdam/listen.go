@@ -27,7 +27,7 @@ type listenCmd struct {
 	Port   int           `default:"9000" help:"Port on this machine; 0 takes a free one."`
 	Secret []string      `env:"SPLASHDAM_WEBHOOK_SECRET" help:"The webhook's secret, to verify signatures; may be repeated."`
 	Status int           `default:"200" help:"Status to answer with."`
-	Delay  time.Duration `help:"How long to wait before answering."`
+	Delay  time.Duration `blank:"" help:"How long to wait before answering."`
 	Max    int           `short:"n" placeholder:"N" help:"End after so many requests; 0: never."`
 }
 

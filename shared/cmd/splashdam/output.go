@@ -183,6 +183,9 @@ func span(d time.Duration) string {
 		return fmt.Sprintf("%.1fms", float64(d)/1e6)
 	case d < time.Minute:
 		return fmt.Sprintf("%.2fs", d.Seconds())
+	case d >= 3*24*time.Hour:
+		hours := int64(d.Round(time.Hour) / time.Hour)
+		return fmt.Sprintf("%dd%dh", hours/24, hours%24)
 	}
 	return d.Round(time.Second).String()
 }

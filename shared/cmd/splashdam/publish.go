@@ -23,7 +23,7 @@ type publishCmd struct {
 	Partition   *uint32           `help:"Partition, instead of the choice by key."`
 	Lane        string            `enum:"critical,high,normal,low,background" default:"normal" help:"Priority of the messages: ${enum}."`
 	TTL         time.Duration     `name:"ttl" help:"Groups do not get the messages later than that (30s, 24h)."`
-	Delay       time.Duration     `xor:"time" help:"How long the messages wait before they are delivered (5m, 24h)."`
+	Delay       time.Duration     `xor:"time" blank:"" help:"How long the messages wait before they are delivered (5m, 24h)."`
 	At          time.Time         `xor:"time" help:"When the messages are delivered (RFC 3339: 2026-12-24T18:00:00Z)."`
 	Batch       int               `default:"1000" help:"Lines sent at once."`
 	Idempotency string            `name:"idempotency-key" help:"Key that makes it safe to run this again within 10 minutes: what is stored already is not stored twice. With several messages each gets KEY/NUMBER."`

@@ -236,7 +236,8 @@ func TestSizesAndSpans(t *testing.T) {
 			t.Errorf("size(%d) = %s, want %s", n, got, want)
 		}
 	}
-	for d, want := range map[time.Duration]string{0: "0µs", 1500: "1µs", 1500000: "1.5ms", 2 * time.Second: "2.00s", 61 * time.Second: "1m1s", -time.Second: "-1.00s"} {
+	for d, want := range map[time.Duration]string{0: "0µs", 1500: "1µs", 1500000: "1.5ms", 2 * time.Second: "2.00s", 61 * time.Second: "1m1s", -time.Second: "-1.00s",
+		71*time.Hour + time.Second: "71h0m1s", 72 * time.Hour: "3d0h", 581*time.Hour + 42*time.Minute: "24d6h"} {
 		if got := span(d); got != want {
 			t.Errorf("span(%d) = %s, want %s", d, got, want)
 		}

@@ -49,7 +49,7 @@ func (a *ackCmd) Run(s *session) error { return a.each(s, s.client.Ack) }
 type nackCmd struct {
 	receipts `embed:""`
 	Delay    *time.Duration `help:"When it comes again; default: by the group's back-off."`
-	Reason   string         `help:"Shown in traces."`
+	Reason   string         `blank:"" help:"Shown in traces."`
 }
 
 func (n *nackCmd) Run(s *session) error {
@@ -60,7 +60,7 @@ func (n *nackCmd) Run(s *session) error {
 
 type rejectCmd struct {
 	receipts `embed:""`
-	Reason   string `help:"Shown in traces and with the dead letter."`
+	Reason   string `blank:"" help:"Shown in traces and with the dead letter."`
 }
 
 func (r *rejectCmd) Run(s *session) error {

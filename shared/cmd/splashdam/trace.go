@@ -42,18 +42,24 @@ func renderTrace(t *api.Trace, width int, paint painter) string {
 	if len(t.Events) > 0 {
 		first := t.Events[0].At
 		fmt.Fprintf(&b, "%s UTC\n\n", stamp(first))
+		kinds := 12
+		for i := range t.Events {
+			kinds = max(kinds, len(t.Events[i].Type))
+		}
 		for i := range t.Events {
 			e := &t.Events[i]
 			mark := "│"
 			if i == 0 || i == len(t.Events)-1 {
 				mark = "●"
 			}
-			// 9 for the time, 1 for the mark, 12 for the type, 2 between each.
+			// 9 for the time, 1 for the mark, kinds for the type, 2 between each.
 			more := details(e, first)
-			if width > 0 {
-				more = cut(more, width-28)
+			if room := width - kinds - 16; width > 0 && e.Type == "RETAINED" { // says under which conditions: that is not cut
+				more = strings.ReplaceAll(wrap(more, room), "\n", "\n"+strings.Repeat(" ", kinds+16))
+			} else if width > 0 {
+				more = cut(more, room)
 			}
-			kind := paint(styleOf(e.Type), e.Type) + strings.Repeat(" ", max(12-len(e.Type), 0))
+			kind := paint(styleOf(e.Type), e.Type) + strings.Repeat(" ", kinds-len(e.Type))
 			b.WriteString(strings.TrimRight(fmt.Sprintf("%9s  %s  %s  %s", whenOf(e, first), mark, kind, more), " ") + "\n")
 		}
 	}

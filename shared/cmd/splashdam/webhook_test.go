@@ -132,7 +132,7 @@ func TestWebhookUpdate(t *testing.T) {
 	}
 	s.answers["PUT "+hook] = `422 {"code":"validation_failed","status":422,"title":"Fields are bad.","errors":[{"pointer":"/headers/A","detail":"was for another server"}]}`
 	if status, _, errOut := s.run(t, "", "webhook", "update", "orders", "shop", "--url", "https://example.org/"); status != exitRefused ||
-		!strings.Contains(errOut, "/headers/A: was for another server") || !strings.Contains(errOut, "--no-header NAME") {
+		!strings.Contains(strings.Join(strings.Fields(errOut), " "), "/headers/A: was for another server") || !strings.Contains(errOut, "--no-header NAME") {
 		t.Errorf("to another server: %d %s", status, errOut)
 	}
 	if status, _, errOut := s.run(t, "", "webhook", "update", "orders", "shop"); status != exitUsage || !strings.Contains(errOut, "name at least one setting") {
