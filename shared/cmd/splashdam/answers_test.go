@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,9 +98,20 @@ func TestPublishFilesAndStdin(t *testing.T) {
 
 // What failed is told once each; the exit status is that of the failure, an unknown outcome before others.
 func TestPartsThatFail(t *testing.T) {
-	s := &server{answers: map[string]string{"POST /v1/topics/t/messages/batch": `207 {"results":[{"error":{"code":"message_too_large"}},
-		{"error":{"code":"outcome_unknown","retryable":true}}],"failed":2}`}}
-	status, _, errOut := s.run(t, "a\nb\n", "publish", "t", "-l")
+	// One by one: how many lines go together depends on how fast they come.
+	var answered atomic.Bool
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		code := "outcome_unknown"
+		if answered.CompareAndSwap(false, true) {
+			code = "message_too_large"
+		}
+		w.WriteHeader(http.StatusMultiStatus)
+		_, _ = fmt.Fprintf(w, `{"results":[{"error":{"code":%q}}],"failed":1}`, code)
+	}))
+	defer h.Close()
+	var errs bytes.Buffer
+	status := execute(t.Context(), []string{"publish", "t", "-l", "--batch", "1", "--server", h.URL}, strings.NewReader("a\nb\n"), io.Discard, &errs)
+	errOut := errs.String()
 	if status != exitUnknown || strings.Count(errOut, "message_too_large") != 1 || !strings.Contains(errOut, "not all of it could be done") {
 		t.Errorf("%d, %q", status, errOut)
 	}
