@@ -145,6 +145,9 @@ func (m *Machine) LanesLearnt() {
 	m.lanes.learnt(m.next.Offset)
 	m.unknown = 0
 	for _, g := range m.groups {
+		if len(m.lanes.holes) > 0 {
+			g.rejoin()
+		}
 		g.recount()
 	}
 }

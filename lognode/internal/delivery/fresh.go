@@ -71,6 +71,29 @@ func (g *group) setFresh(l mq.Lane, off uint64) {
 	g.m.spans += len(e.spans)
 }
 
+// rejoin makes one of early spans between which nothing is fresh any more, because what was is in a hole now.
+func (g *group) rejoin() {
+	for l := range mq.Lane(mq.Lanes) {
+		e := &g.early[l]
+		g.m.spans -= len(e.spans)
+		kept := e.spans[:0]
+		at := g.fresh[l]
+		for _, s := range e.spans {
+			switch n := len(kept); {
+			case g.m.lanes.count(l, at, s.from) > 0:
+				kept = append(kept, s)
+			case n > 0:
+				kept[n-1].to = s.to
+			default:
+				g.fresh[l] = s.to
+			}
+			at = s.to
+		}
+		e.spans = kept
+		g.m.spans += len(kept)
+	}
+}
+
 // freshBelow is how many fresh offsets of a lane lie below to.
 func (g *group) freshBelow(l mq.Lane, to uint64) uint64 {
 	to = min(to, g.m.committed)

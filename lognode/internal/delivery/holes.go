@@ -28,6 +28,7 @@ func (m *Machine) Hole(from, to uint64) {
 			g.remove(off, x)
 		}
 		if m.unknown == 0 {
+			g.rejoin()
 			g.recount()
 		}
 		if g.keyed != nil {
