@@ -32,7 +32,7 @@ const DefaultServer = "http://127.0.0.1:8080"
 type Options struct {
 	// Servers are the base URLs of gateways ("http://10.0.0.1:8080"). One is used as long as it answers,
 	// starting with a random one; a connection that fails, a 503, or silence moves on to the next. A gateway is
-	// silent when a call (after 3 s), a long poll or a stream (after 10 s) has brought nothing and GET /livez is
+	// silent when a call (after 3 s), a long poll or a stream (after 4 s) has brought nothing and GET /livez is
 	// not answered within 3 s either.
 	Servers []string
 	// HTTP replaces the tuned http.Client. Its Timeout must be 0 or longer than the longest long poll.

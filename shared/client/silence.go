@@ -18,7 +18,7 @@ const (
 	callSilence = 3 * time.Second
 	// waitSilence is the same for what mostly waits: long polls, streams and sockets. All that wait at one gateway share
 	// the question, so that it costs a gateway one small request in this time for each client.
-	waitSilence = 10 * time.Second
+	waitSilence = 4 * time.Second
 	// pulseWait is how long the answer is waited for.
 	pulseWait = 3 * time.Second
 	// pulseFresh is how long an answer holds for all others who would ask.
