@@ -16,7 +16,7 @@ import (
 const badgerLogHeader = 20
 
 // endLogs ends the logs that Badger reads through when it opens a directory for writing (the memtables' WALs and
-// the last value log) at the first entry whose header makes no sense. Badger cuts a log at an entry with a wrong CRC
+// the last value log, behind what bridgeValueLog can keep of it) at the first entry whose header makes no sense. Badger cuts a log at an entry with a wrong CRC
 // or a short body by itself; a length that is no varint makes its Open fail and leak its goroutines, and one of 4 GiB
 // makes it panic: then everything in the volume would count as damaged, for one broken entry.
 // Source: safeRead.Entry and header.DecodeFrom of Badger 4.9.
@@ -33,7 +33,11 @@ func endLogs(dir string) error {
 		return fmt.Errorf("store: %w", err)
 	}
 	if len(values) > 0 {
-		names = append(names, slices.Max(values)) // the names are numbers of six digits
+		last := slices.Max(values) // the names are numbers of six digits
+		if err := bridgeValueLog(last); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		names = append(names, last)
 	}
 	for _, name := range names {
 		if err := endLog(name); err != nil {
@@ -93,7 +97,6 @@ func brokenHeader(f *os.File, size int64) (at int64, broken bool, err error) {
 		return 0, false, nil
 	}
 	r := bufio.NewReaderSize(io.NewSectionReader(f, badgerLogHeader, size-badgerLogHeader), 1<<16)
-	table := crc32.MakeTable(crc32.Castagnoli)
 	for at = badgerLogHeader; at < size; {
 		// Two bytes of flags and three varints of up to ten bytes.
 		head, err := r.Peek(int(min(32, size-at)))
@@ -108,7 +111,7 @@ func brokenHeader(f *os.File, size int64) (at int64, broken bool, err error) {
 		if body == 0 && head[0] == 0 && head[1] == 0 {
 			return 0, false, nil // zeros: the end
 		}
-		sum := crc32.New(table)
+		sum := crc32.New(castagnoli)
 		if _, err := io.CopyN(sum, r, int64(length)+body); err != nil {
 			return 0, false, endIsNoError(err)
 		}

@@ -53,8 +53,8 @@ type segmentFacts struct {
 	seal    bool
 	end     *mq.Position
 	damaged bool
-	// below, if not 0, is the first volume that may hold entries of a replacement, and holds none of this creation's but
-	// what compaction lists there.
+	// below, if not 0, is the first volume that may hold entries of a replacement, of the first that was tried, and holds none of
+	// this creation's but what compaction lists there.
 	below uint32
 }
 
@@ -176,7 +176,9 @@ func (f *facts) apply(c fact) {
 		delete(f.segments, c.Remove)
 	case c.Replacing != 0:
 		if s, ok := f.segments[c.Replacing]; ok {
-			s.below = c.First
+			if s.below == 0 { // what lies in volumes from the first try on is of none but tries
+				s.below = c.First
+			}
 			f.segments[c.Replacing] = s
 		}
 		f.gen = max(f.gen, c.Gen)

@@ -116,6 +116,7 @@ func (o *torn) restart(t *testing.T, crash bool) {
 	t.Helper()
 	cfg := o.cfg
 	if crash {
+		mustReclaim(t, o.s) // a copy of files that the janitor changes meanwhile is not what a process that is killed leaves
 		cfg = crashCopy(t, cfg)
 	}
 	mustClose(t, o.s)
@@ -234,4 +235,38 @@ func TestReplacementIsRefused(t *testing.T) {
 	}
 	mustReclaim(t, o.s)
 	o.beside.mustHold(t, o.s, 200)
+}
+
+// A process that is killed in one replacement after another may leave volumes of each, that have no list: none of what is in them
+// is the old copy's.
+func TestVolumesOfAllReplacementsAreNotTheOldCopys(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	f, err := openFacts(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seg := segmentOf(1, mq.Position{})
+	if err := f.record(fact{Create: &seg, Gen: 1, First: 2}, fact{Replacing: 1, Gen: 2, First: 5}, fact{Replacing: 1, Gen: 3, First: 7}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.log.rewrite(f.content), f.log.close()); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = openFacts(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer f.log.close()
+	s := f.segments[1]
+	for number, may := range map[uint32]bool{1: false, 2: true, 4: true, 5: false, 6: false, 7: false} {
+		if s.mayLieIn(number) != may {
+			t.Errorf("volume %d may hold entries of the old copy: %v", number, !may)
+		}
+	}
+	if err := f.record(fact{Create: &seg, Gen: 3, First: 7}); err != nil {
+		t.Fatal(err)
+	}
+	if s = f.segments[1]; s.mayLieIn(6) || !s.mayLieIn(7) || !s.mayLieIn(9) {
+		t.Errorf("the new copy lies in volumes from %d on, below %d", s.first, s.below)
+	}
 }
