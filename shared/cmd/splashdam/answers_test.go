@@ -67,9 +67,10 @@ func TestNothingToShowIsSaid(t *testing.T) {
 // What a list of a group's messages does not hold depends on the state that was asked for.
 func TestNothingHeldIsSaid(t *testing.T) {
 	s := &server{answers: map[string]string{"GET /v1/topics/t/groups/g/messages?limit=100&state=leased": `200 {"messages":[]}`,
-		"GET /v1/topics/t/groups/g/dead?limit=100": `200 {"messages":[]}`}}
+		"GET /v1/topics/t/groups/g/dead?limit=100": `200 {"messages":[]}`,
+		"GET /v1/topics/t/scheduled?limit=100":     `200 {"scheduled":[]}`}}
 	for want, args := range map[string][]string{"no messages are leased; --state names another state\n": {"group", "messages", "t", "g"},
-		"no dead letters\n": {"dead", "list", "t", "g"}} {
+		"no dead letters\n": {"dead", "list", "t", "g"}, "no scheduled messages\n": {"scheduled", "list", "t"}} {
 		if status, out, errOut := s.run(t, "", args...); status != exitOK || out != want || errOut != "" {
 			t.Errorf("%v: %d, %q, %q", args, status, out, errOut)
 		}

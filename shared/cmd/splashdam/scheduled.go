@@ -45,6 +45,9 @@ func (l *scheduledList) Run(s *session) error {
 }
 
 func renderScheduled(list *api.ScheduledList, now time.Time, width int, paint painter) string {
+	if len(list.Scheduled) == 0 && list.NextCursor == "" {
+		return "no scheduled messages\n"
+	}
 	t := table{headers: []string{"ID", ">PARTITION", "DUE (UTC)", ">IN"}}
 	for _, m := range list.Scheduled {
 		in := "now"
