@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // A variable that was not set, or a zero, would choose everything, anything or the default: it is refused by name, and nothing
@@ -74,4 +75,14 @@ splashdam: validation_failed: /lease: must be 100ms to 12h; /max_attempts:
   what is.
   request id r
 `)
+}
+
+// A time without a day is one of today: messages may be a week old, or years.
+func TestRowTime(t *testing.T) {
+	for ago, want := range map[time.Duration]string{0: "12:00:00.000", 12 * time.Hour: "00:00:00.000", 13 * time.Hour: "02-28 23:00",
+		-24 * time.Hour: "03-02 12:00", 60 * 24 * time.Hour: "2025-12-31"} {
+		if got := rowTime(noon.Add(-ago), noon); got != want {
+			t.Errorf("%s ago: %s, want %s", ago, got, want)
+		}
+	}
 }

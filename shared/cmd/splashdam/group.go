@@ -402,7 +402,7 @@ func renderHeld(list []api.HeldMessage, width int, paint painter) string {
 			continue
 		}
 		t.rows = append(t.rows, []string{place(m.Partition, m.Offset), m.ID, m.State, strconv.FormatUint(uint64(m.Attempt), 10),
-			clock(m.Until, "15:04:05.000"), orDash(oneLine(why))})
+			clock(m.Until, "01-02 15:04:05.000"), orDash(oneLine(why))})
 	}
 	return t.render(width, paint)
 }

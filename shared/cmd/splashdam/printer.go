@@ -105,8 +105,17 @@ func (p *printer) document(v any) error {
 	return err
 }
 
-// rowTime is short: one who looks at messages one by one knows the day.
-const rowTime = "15:04:05.000"
+// rowTime is the time of a row in at most 12 columns: of today to the millisecond, else with its day.
+func rowTime(at, now time.Time) string {
+	at, now = at.UTC(), now.UTC()
+	switch {
+	case at.Year() != now.Year():
+		return at.Format(time.DateOnly)
+	case at.YearDay() != now.YearDay():
+		return at.Format("01-02 15:04")
+	}
+	return at.Format("15:04:05.000")
+}
 
 func keyText(key []byte) string {
 	if key == nil {
@@ -132,7 +141,7 @@ func (p *printer) row(id, at string, when time.Time, key string, value []byte) e
 	}
 	const shown = 4 << 10 // of a value, also with --wide: this is to look at
 	text := oneLine(string(value[:min(len(value), shown)]))
-	return p.line(id, at, when.UTC().Format(rowTime), key, text, stylePlain)
+	return p.line(id, at, rowTime(when, time.Now()), key, text, stylePlain)
 }
 
 // line writes columns of fixed widths, since what comes later is not known. A longer id or place is never cut;

@@ -123,9 +123,9 @@ func TestHeldTable(t *testing.T) {
 		{ID: "EAEAAB", Partition: 3, Offset: 1234, State: "dead", Attempt: 5, Reason: "card\x1b[31m refused"},
 	}
 	same(t, renderHeld(list, 80, plain), `
-PART/OFFSET  ID      STATE   TRY  UNTIL (UTC)   BY OR WHY
-        0/7  EAEAAA  leased    1  12:00:00.000  10.0.0.7
-     3/1234  EAEAAB  dead      5  -             card\x1b[31m refused
+PART/OFFSET  ID      STATE   TRY  UNTIL (UTC)         BY OR WHY
+        0/7  EAEAAA  leased    1  03-01 12:00:00.000  10.0.0.7
+     3/1234  EAEAAB  dead      5  -                   card\x1b[31m refused
 `)
 	same(t, renderHeld([]api.HeldMessage{{ID: "EAEAAB", State: "dead", Attempt: 5, FirstDelivery: noon.Add(-time.Hour), Until: noon, Reason: "refused"}}, 90, plain), `
 PART/OFFSET  ID      TRY  FIRST (UTC)  LAST  DIED         WHY

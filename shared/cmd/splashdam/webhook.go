@@ -266,7 +266,7 @@ func attemptTable(list []api.WebhookAttempt, width int, paint painter) string {
 		if a.Status != 0 {
 			status = strconv.Itoa(a.Status)
 		}
-		t.rows = append(t.rows, []string{a.At.UTC().Format("15:04:05.000"), a.ID, strconv.FormatUint(uint64(a.Attempt), 10), a.Result, status,
+		t.rows = append(t.rows, []string{a.At.UTC().Format("01-02 15:04:05.000"), a.ID, strconv.FormatUint(uint64(a.Attempt), 10), a.Result, status,
 			span(time.Duration(a.Duration)), orDash(oneLine(a.Detail))})
 	}
 	return t.render(width, paint)

@@ -45,9 +45,9 @@ circuit     opens after 20 failures in a row, for 5s to 5m
 signs with  5d41402a
 served by   gateway-1: 2 partitions, circuit open until 2026-03-01 12:00:00.000
 
-AT (UTC)      ID      TRY  RESULT  STATUS    TOOK  DETAIL
-12:00:00.000  EAEAAA    2  failed     503  12.0ms  busy\x1b[31m xxxxxxxxxxxxxxx…
-12:00:00.000  EAEAAA    1  failed       -  15.00s  no answer within 15s
+AT (UTC)            ID      TRY  RESULT  STATUS    TOOK  DETAIL
+03-01 12:00:00.000  EAEAAA    2  failed     503  12.0ms  busy\x1b[31m xxxxxxxxx…
+03-01 12:00:00.000  EAEAAA    1  failed       -  15.00s  no answer within 15s
 `)
 	same(t, renderWebhooks(nil, 80, plain), "no webhooks\n")
 	same(t, renderAttempts(&api.WebhookAttempts{}, 80, plain), "no attempts\n")
