@@ -171,7 +171,8 @@ func renderBench(r *benchResult) string {
 	rows := [][2]string{
 		{"stored", fmt.Sprintf("%d messages in %.1f s", r.Messages, r.Seconds)},
 		{"throughput", fmt.Sprintf("%.0f messages/s, %s/s", r.PerSecond, size(uint64(r.Bytes)))},
-		{"latency", fmt.Sprintf("p50 %s, p90 %s, p99 %s, p99.9 %s, max %s", r.P50, r.P90, r.P99, r.P999, r.Max)},
+		{"latency", fmt.Sprintf("p50 %s, p90 %s, p99 %s, p99.9 %s, max %s", span(time.Duration(r.P50)), span(time.Duration(r.P90)),
+			span(time.Duration(r.P99)), span(time.Duration(r.P999)), span(time.Duration(r.Max)))},
 	}
 	if r.Failed > 0 {
 		rows = append(rows, [2]string{"failed", fmt.Sprintf("%d messages; the first one: %s", r.Failed, oneLine(r.Error))})

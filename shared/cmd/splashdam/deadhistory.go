@@ -47,5 +47,7 @@ func historyRow(a *api.DeadAttempt) []string {
 	} else if !a.EndedAt.IsZero() {
 		delivered = "(" + a.EndedAt.UTC().Format("01-02 15:04:05.000") + ")"
 	}
-	return []string{try, delivered, orDash(a.Consumer), took, orDash(a.Result), orDash(oneLine(a.Reason))}
+	// A webhook's reason says again which attempt it was and whose, and there is little room for why it failed.
+	why := strings.Replace(a.Reason, fmt.Sprintf(", attempt %d by %s", a.Attempt, a.Consumer), "", 1)
+	return []string{try, delivered, orDash(a.Consumer), took, orDash(a.Result), orDash(oneLine(why))}
 }

@@ -248,7 +248,7 @@ func TestHistories(t *testing.T) {
 	at := func(d time.Duration) time.Time { return noon.Add(d) }
 	list := []api.HeldMessage{
 		{ID: "EAEAAA", Attempt: 1, Until: at(7 * time.Second), HistoryLeftOut: 2, History: []api.DeadAttempt{
-			{Attempt: 3, DeliveredAt: at(0), Consumer: "worker-1", EndedAt: at(1500 * time.Millisecond), Result: "failed", Reason: "card declined"},
+			{Attempt: 3, DeliveredAt: at(0), Consumer: "worker-1", EndedAt: at(1500 * time.Millisecond), Result: "failed", Reason: "503 in 2.7ms, attempt 3 by worker-1: busy"},
 			{Attempt: 4, DeliveredAt: at(3 * time.Second), Consumer: "worker-2"},
 			{EndedAt: at(5 * time.Second), Result: "redriven"},
 			{Attempt: 1, DeliveredAt: at(7 * time.Second), Consumer: "worker-1", EndedAt: at(6 * time.Second), Result: "dead"}}},
@@ -258,7 +258,7 @@ func TestHistories(t *testing.T) {
 0/0  EAEAAA  attempts: 1  died: 2026-03-01 12:00:07.000 UTC
 2 before these; splashdam trace EAEAAA shows all
 TRY  DELIVERED (UTC)       BY         HELD  ENDED     WHY
-  3  03-01 12:00:00.000    worker-1  1.50s  failed    card declined
+  3  03-01 12:00:00.000    worker-1  1.50s  failed    503 in 2.7ms: busy
   4  03-01 12:00:03.000    worker-2      -  -         -
   -  (03-01 12:00:05.000)  -             -  redriven  -
   1  03-01 12:00:07.000    worker-1      -  dead      -
