@@ -16,7 +16,7 @@ import (
 const badgerLogHeader = 20
 
 // endLogs ends the logs that Badger reads through when it opens a directory for writing (the memtables' WALs and
-// the last value log, behind what bridgeValueLog can keep of it) at the first entry whose header makes no sense. Badger cuts a log at an entry with a wrong CRC
+// the last value log, behind what bridgeWAL and bridgeValueLog can keep) at the first entry whose header makes no sense. Badger cuts a log at an entry with a wrong CRC
 // or a short body by itself; a length that is no varint makes its Open fail and leak its goroutines, and one of 4 GiB
 // makes it panic: then everything in the volume would count as damaged, for one broken entry.
 // Source: safeRead.Entry and header.DecodeFrom of Badger 4.9.
@@ -31,6 +31,11 @@ func endLogs(dir string) error {
 	values, err := filepath.Glob(filepath.Join(dir, "*.vlog"))
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
+	}
+	for _, name := range names {
+		if err := bridgeWAL(name); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
 	}
 	if len(values) > 0 {
 		last := slices.Max(values) // the names are numbers of six digits

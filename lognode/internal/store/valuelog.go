@@ -154,6 +154,3 @@ func bridge(f *os.File, at, next int64) error {
 	_, err := f.WriteAt(b, at)
 	return err
 }
-
-// badgerTxn are the flags that an entry of a value log never has (bitTxn and bitFinTxn of Badger's value.go).
-const badgerTxn = 1<<6 | 1<<7
