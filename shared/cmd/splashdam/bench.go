@@ -108,7 +108,7 @@ func (b *bench) produce() {
 				b.s.wait(wait)
 			}
 		}
-		over := began.Sub(b.start) >= b.Duration || n > 0 && time.Since(b.start) >= b.Duration // one is made in any case
+		over := n > 0 && (began.Sub(b.start) >= b.Duration || time.Since(b.start) >= b.Duration) // one is made in any case
 		if over || b.s.ctx.Err() != nil {
 			return
 		}
