@@ -111,15 +111,18 @@ func (k *controller) observe(now time.Time) seal.Cluster {
 	c := seal.Cluster{
 		Now: k.watch.at(now), Alive: map[mq.StoreID]uint64{}, Suspect: k.suspect, Stormy: now.Before(k.calm),
 		Flagged: map[mq.SegmentID]bool{}, Asked: map[mq.SegmentID]bool{}, Opening: map[mq.SegmentID]bool{},
-		Moved: map[mq.PartitionID]bool{}, Drained: map[mq.StoreID]bool{}, Avoided: map[mq.StoreID]bool{}, Prefer: map[mq.PartitionID]mq.StoreID{},
+		Moved: map[mq.PartitionID]bool{}, Drained: map[mq.StoreID]bool{}, Avoided: map[mq.StoreID]bool{}, Spare: map[mq.StoreID]bool{}, Prefer: map[mq.PartitionID]mq.StoreID{},
 		Forced: map[mq.PartitionID]*seal.Force{}, Behind: map[mq.SegmentID][]mq.StoreID{},
 	}
 	for store, p := range k.book.nodes {
 		if p.live {
 			c.Alive[store] = p.Boot
 			c.Drained[store] = p.Draining
-			if c.Avoided[store] = p.avoid(); !c.Avoided[store] { // else a segment would seem to lack replicas that it can't have
+			switch c.Avoided[store] = p.avoid(); {
+			case !c.Avoided[store]: // else a segment would seem to lack replicas that it can't have
 				c.Takers++
+			case !p.Draining && !p.Full && !p.Stopping: // its clock is wrong, which does a replica no harm
+				c.Spare[store] = true
 			}
 		}
 	}

@@ -52,9 +52,9 @@ func replaceable(h *mq.Head, c *Cluster) bool {
 	if len(blamed) == 0 {
 		return false
 	}
-	others := c.Takers
+	others := c.room(h.Quorum)
 	for _, b := range blamed {
-		if !c.Avoided[b] {
+		if !c.Avoided[b] || c.Takers < h.Quorum && c.Spare[b] {
 			others--
 		}
 	}

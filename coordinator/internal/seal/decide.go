@@ -45,6 +45,7 @@ type Cluster struct {
 	Behind  map[mq.SegmentID][]mq.StoreID
 	Takers  int                 // nodes that can take segments
 	Avoided map[mq.StoreID]bool // nodes that live and are not among the takers
+	Spare   map[mq.StoreID]bool // those of Avoided that take segments where the takers are fewer than a quorum
 	Drained map[mq.StoreID]bool // nodes that are to be emptied
 	// Prefer are the partitions of which another replica should lead.
 	Prefer map[mq.PartitionID]mq.StoreID
@@ -142,6 +143,14 @@ func LacksCopies(h *mq.Head, c *Cluster, past History) int {
 	return max(0, h.Last.Quorum-living)
 }
 
+// room is how many nodes take a segment with a quorum, as placement.Choose has it.
+func (c *Cluster) room(quorum int) int {
+	if c.Takers < quorum {
+		return c.Takers + len(c.Spare)
+	}
+	return c.Takers
+}
+
 // Degraded says whether fewer replicas of the open segment live than could.
 func Degraded(h *mq.Head, c *Cluster) bool {
 	if h.Open == nil {
@@ -153,7 +162,7 @@ func Degraded(h *mq.Head, c *Cluster) bool {
 			alive++
 		}
 	}
-	return alive < min(h.Replicas, c.Takers)
+	return alive < min(h.Replicas, c.room(h.Quorum))
 }
 
 // Look decides from the state whether a partition needs its next segment.
