@@ -47,7 +47,7 @@ func (m *Machine) Apply(e *mq.Entry) error {
 		return fmt.Errorf("delivery: entry at %s takes %d offsets but has %d messages", e.At, e.Count, count)
 	}
 	if m.clock != 0 && m.stamp == 0 { // a checkpoint: it is followed by its own entry
-		m.stamp, m.decider = e.Stamp, e.Segment
+		m.stamp, m.decider, m.ahead = e.Stamp, e.Segment, &ahead{}
 	}
 	m.advance(e.At.Offset) // a checkpoint is ahead of what its leader knew as committed
 	first := e.At.Offset

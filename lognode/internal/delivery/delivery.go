@@ -77,9 +77,10 @@ type Machine struct {
 	texts      texts
 
 	// clock is the time of the last decision, by the clock of the leader that made it; see Resume. stamp and decider are
-	// its entry's stamp and segment, 0 if that was not seen.
+	// its entry's stamp and segment, 0 if that was not seen. ahead is nil but behind a checkpoint.
 	clock, stamp int64
 	decider      mq.SegmentID
+	ahead        *ahead
 
 	leading bool
 	segment uint64 // number of the open segment, the high part of fences

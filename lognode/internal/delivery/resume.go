@@ -46,6 +46,9 @@ const (
 // another one, and its checkpoint, which would have said what is left by it, may be lost with it. And a leader's clock may
 // have been set: back shows by itself, forward looks like time that passed while stamps stood still.
 func (m *Machine) decided(now int64, e *mq.Entry) {
+	if m.ahead.has(now, m.clock, e.At) {
+		return
+	}
 	if m.clock != 0 {
 		by := now - (m.clock + e.Stamp - m.stamp)
 		if now < m.clock-setBack || by > setForward && e.Segment != m.decider {
@@ -55,6 +58,24 @@ func (m *Machine) decided(now int64, e *mq.Entry) {
 		}
 	}
 	m.clock, m.stamp, m.decider = now, e.Stamp, e.Segment
+}
+
+// ahead is what a checkpoint knows already of the journal behind it: the decisions whose records waited to be written when it
+// was made, for as long as a disk hangs. They are all in one entry, the first one with decisions, and earlier than the checkpoint.
+type ahead struct {
+	found bool
+	at    mq.Position // of that entry
+}
+
+// has says whether a decision in the entry at a position is one of them. Nil is no checkpoint.
+func (a *ahead) has(now, clock int64, at mq.Position) bool {
+	if a == nil {
+		return false
+	}
+	if !a.found {
+		a.found, a.at = true, at
+	}
+	return a.at == at && now < clock
 }
 
 // At says what time it is just before a checkpoint is made: what is left of leases is as of then.

@@ -1,6 +1,9 @@
 package delivery
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // After a failover leases count from the journal's last entry: who holds one does not lose it to a long start, or to the new
 // leader's clock (museum 7).
@@ -168,4 +171,27 @@ func TestReplayOverAnotherClock(t *testing.T) {
 			t.Errorf("ten seconds later, with %+v: %+v", c, f)
 		}
 	}
+}
+
+// Records wait for long where a disk hangs. A checkpoint that is made then knows their decisions, and they follow behind it: they
+// are earlier than it, and no clock was set back.
+func TestCheckpointAheadOfRecordsThatWait(t *testing.T) {
+	j := newJournal(t)
+	j.group(1, nil)
+	j.cut(3)
+	r := receipts(j.receive(1, 2, 1)) // for 10 s
+	j.cut(0)
+	j.want(Ack, SettleOK, StateAcked, r[0])
+	j.pass(6 * time.Second)
+	j.receive(1, 1, 2)
+	m, _, err := LoadCheckpoint(part, j.m.Checkpoint(j.tail, PartBytes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.cut(1)
+	same(t, j, m)
+	j.pass(time.Second)
+	j.receive(1, 1, 3)
+	j.cut(0)
+	same(t, j, m)
 }
