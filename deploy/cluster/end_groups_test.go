@@ -33,10 +33,13 @@ type whole struct {
 	Acked, Expired, Filtered, Dropped, Discarded int
 }
 
-func (c caller) whole(topic, name string) whole {
+func (c caller) whole(topic, name string) (g whole) {
 	c.t.Helper()
-	var g whole
-	c.call(200, "GET", "/v1/topics/"+topic+"/groups/"+name, "", &g)
+	eventually(c.t, "all leaders answer for group "+name, func() bool {
+		g = whole{}
+		c.call(200, "GET", "/v1/topics/"+topic+"/groups/"+name, "", &g)
+		return !g.Partial
+	})
 	return g
 }
 

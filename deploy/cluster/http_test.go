@@ -243,12 +243,17 @@ type group struct {
 	Waiting  int `json:"waiting"`
 	Dead     int `json:"dead"`
 	Exported int `json:"exported"`
+	Partial  bool
 }
 
-func (c caller) group(topic, name string) group {
+// group waits until all leaders answer: a gateway hears of new partitions a moment later than the one that made them.
+func (c caller) group(topic, name string) (g group) {
 	c.t.Helper()
-	var g group
-	c.call(200, "GET", "/v1/topics/"+topic+"/groups/"+name, "", &g)
+	eventually(c.t, "all leaders answer for group "+name, func() bool {
+		g = group{}
+		c.call(200, "GET", "/v1/topics/"+topic+"/groups/"+name, "", &g)
+		return !g.Partial
+	})
 	return g
 }
 
