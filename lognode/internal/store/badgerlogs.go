@@ -16,9 +16,10 @@ import (
 const badgerLogHeader = 20
 
 // endLogs ends the logs that Badger reads through when it opens a directory for writing (the memtables' WALs and
-// the last value log, behind what bridgeWAL and bridgeValueLog can keep) at the first entry whose header makes no sense. Badger cuts a log at an entry with a wrong CRC
-// or a short body by itself; a length that is no varint makes its Open fail and leak its goroutines, and one of 4 GiB
-// makes it panic: then everything in the volume would count as damaged, for one broken entry.
+// the last value log) at the first entry whose header makes no sense, behind what bridgeWAL and bridgeValueLog can keep.
+// Badger cuts a log at an entry with a wrong CRC or a short body by itself; a length that is no varint makes its Open fail
+// and leak its goroutines, and one of 4 GiB makes it panic: then everything in the volume would count as damaged, for
+// one broken entry.
 // Source: safeRead.Entry and header.DecodeFrom of Badger 4.9.
 func endLogs(dir string) error {
 	if err := removeEmptyLogs(dir); err != nil {
@@ -33,19 +34,12 @@ func endLogs(dir string) error {
 		return fmt.Errorf("store: %w", err)
 	}
 	for _, name := range names {
-		if err := bridgeWAL(name); err != nil {
+		if err := endLog(name, bridgeWAL); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
 	}
-	if len(values) > 0 {
-		last := slices.Max(values) // the names are numbers of six digits
-		if err := bridgeValueLog(last); err != nil {
-			return fmt.Errorf("store: %w", err)
-		}
-		names = append(names, last)
-	}
-	for _, name := range names {
-		if err := endLog(name); err != nil {
+	if len(values) > 0 { // the names are numbers of six digits
+		if err := endLog(slices.Max(values), bridgeValueLog); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
 	}
@@ -74,19 +68,24 @@ func removeEmptyLogs(dir string) error {
 	return nil
 }
 
-// endLog writes zeros over the header that makes no sense, if there is one: Badger takes that for the log's end.
-func endLog(name string) error {
+// endLog has a log bridged and then writes zeros over the header that makes no sense, if there is one: Badger takes that for
+// the log's end. bridge says up to where all entries are intact.
+func endLog(name string, bridge func(*os.File) (int64, error)) error {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	from, err := bridge(f)
+	if err != nil {
+		return err
+	}
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	at, broken, err := brokenHeader(f, info.Size())
-	if err != nil || !broken {
+	at, why, err := endOfEntries(f, from, info.Size())
+	if err != nil || why != endSenseless {
 		return err
 	}
 	if _, err := f.WriteAt(make([]byte, min(64, info.Size()-at)), at); err != nil {
@@ -95,38 +94,43 @@ func endLog(name string) error {
 	return f.Sync()
 }
 
-// brokenHeader walks a log as Badger does and says where its first header that makes no sense is, if the walk
-// meets one before it ends.
-func brokenHeader(f *os.File, size int64) (at int64, broken bool, err error) {
-	if size <= badgerLogHeader {
-		return 0, false, nil
-	}
-	r := bufio.NewReaderSize(io.NewSectionReader(f, badgerLogHeader, size-badgerLogHeader), 1<<16)
-	for at = badgerLogHeader; at < size; {
+// logEnd is why there is no further entry in a log, as Badger reads it.
+type logEnd int
+
+const (
+	endOrdinary  logEnd = iota // the file's end, zeros, a wrong CRC or a short body: Badger ends the log there
+	endSenseless               // a header that Badger can't read
+)
+
+// endOfEntries walks a log as Badger does, from the beginning of an entry on: up to where the entries are intact, and what
+// is there instead of the next one.
+func endOfEntries(f *os.File, from, size int64) (at int64, why logEnd, err error) {
+	r := bufio.NewReaderSize(io.NewSectionReader(f, from, max(0, size-from)), 1<<16)
+	for at = from; at < size; {
 		// Two bytes of flags and three varints of up to ten bytes.
 		head, err := r.Peek(int(min(32, size-at)))
 		if err != nil {
-			return 0, false, err
+			return at, endOrdinary, err
 		}
 		length, body, ok := entryLength(head)
 		if !ok || body > size-at {
 			// Too short for the file is an end to Badger, but only after it made room for up to 4 GiB.
-			return at, true, nil
+			return at, endSenseless, nil
 		}
 		if body == 0 && head[0] == 0 && head[1] == 0 {
-			return 0, false, nil // zeros: the end
+			return at, endOrdinary, nil
 		}
 		sum := crc32.New(castagnoli)
 		if _, err := io.CopyN(sum, r, int64(length)+body); err != nil {
-			return 0, false, endIsNoError(err)
+			return at, endOrdinary, endIsNoError(err)
 		}
 		var crc [crc32.Size]byte
 		if _, err := io.ReadFull(r, crc[:]); err != nil || binary.BigEndian.Uint32(crc[:]) != sum.Sum32() {
-			return 0, false, endIsNoError(err)
+			return at, endOrdinary, endIsNoError(err)
 		}
 		at += int64(length) + body + crc32.Size
 	}
-	return 0, false, nil
+	return at, endOrdinary, nil
 }
 
 func endIsNoError(err error) error {

@@ -42,6 +42,16 @@ func prepare(t *testing.T, crash bool, entries int) harm {
 	return h
 }
 
+// mustBeWhole opens the store and checks that nothing is missing.
+func (h harm) mustBeWhole(t *testing.T) {
+	t.Helper()
+	s := mustOpen(t, h.cfg)
+	for _, j := range h.journals {
+		j.mustHold(t, s, len(j.entries))
+	}
+	mustClose(t, s)
+}
+
 // mustShow opens the store and checks that nothing is silently short: every segment is whole or damaged, at least
 // one is damaged, and what is left of a damaged one is an intact prefix.
 func (h harm) mustShow(t *testing.T) {
@@ -162,12 +172,32 @@ func TestEmptyLogsAreNoDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s := mustOpen(t, h.cfg)
-		for _, j := range h.journals {
-			j.mustHold(t, s, len(j.entries))
-		}
-		mustClose(t, s)
+		h.mustBeWhole(t)
 	}
+}
+
+// A value log that was cut within its own head holds nothing: the store opens, and whoever reads a value that was there is told.
+func TestValueLogCutInItsHeadShows(t *testing.T) {
+	t.Parallel()
+	h := prepare(t, false, 400)
+	if err := os.Truncate(filepath.Join(h.cfg.Dir, "volumes", "000001", "000001.vlog"), 7); err != nil {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, h.cfg)
+	for _, j := range h.journals {
+		n := 0
+		err := s.Scan(j.id, mq.Position{}, func(at mq.Position, data []byte) bool {
+			if at != j.entries[n].At || string(data) != string(j.data[n]) {
+				t.Fatalf("segment %d serves something else at %s", j.id, at)
+			}
+			n++
+			return true
+		})
+		if !errors.Is(err, ErrDamaged) || n == len(j.entries) {
+			t.Errorf("segment %d: %d of %d entries, %v", j.id, n, len(j.entries), err)
+		}
+	}
+	mustClose(t, s)
 }
 
 // A process that is killed while Badger writes a table leaves a part of it, which no manifest names, beside the WAL. Nothing is
@@ -181,11 +211,7 @@ func TestUnfinishedTablesAreNoDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s := mustOpen(t, h.cfg)
-		for _, j := range h.journals {
-			j.mustHold(t, s, len(j.entries))
-		}
-		mustClose(t, s)
+		h.mustBeWhole(t)
 	}
 }
 
@@ -289,10 +315,7 @@ func TestDamagedValueIsNotServed(t *testing.T) {
 		t.Fatalf("%d segments were damaged, after a restart %d are", broken, healed)
 	}
 	mustClose(t, s)
-	s = mustOpen(t, h.cfg)
-	for _, j := range h.journals {
-		j.mustHold(t, s, len(j.entries))
-	}
+	h.mustBeWhole(t)
 }
 
 // A damaged header of one entry in the value log is no damage of what lies behind it or of the whole volume, whatever lengths it

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -24,67 +23,36 @@ const valueKeySize = keySize + 8
 // leastValueEntry is the shortest entry there can be: flags, three lengths of a byte, the key and the CRC.
 const leastValueEntry = 2 + 3 + valueKeySize + crc32.Size
 
-// bridgeValueLog makes a value log one that Badger reads to the last intact entry.
-func bridgeValueLog(name string) error {
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+// bridgeValueLog makes a value log one that Badger reads to the last intact entry, and says where that ends.
+func bridgeValueLog(f *os.File) (end int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	bridged := false
 	for at := int64(badgerLogHeader); ; bridged = true {
-		if at, err = intactUntil(f, at, info.Size()); err != nil {
-			return err
+		if at, _, err = endOfEntries(f, at, info.Size()); err != nil {
+			return at, err
 		}
 		next, found, err := nextIntact(f, at, info.Size())
-		if err != nil {
-			return err
-		}
-		if !found {
-			break
+		if err != nil || !found {
+			if bridged && err == nil {
+				err = f.Sync()
+			}
+			return at, err
 		}
 		if err := bridge(f, at, next); err != nil {
-			return err
+			return at, err
 		}
 		at = next
 	}
-	if !bridged {
-		return nil
-	}
-	return f.Sync()
-}
-
-// intactUntil is the end of the entries that lie intact in a row from a position on.
-func intactUntil(f *os.File, at, size int64) (int64, error) {
-	r := bufio.NewReaderSize(io.NewSectionReader(f, at, size-at), 1<<16)
-	for size-at >= leastValueEntry {
-		head, err := r.Peek(int(min(32, size-at)))
-		if err != nil {
-			return at, err
-		}
-		length, body, ok := entryLength(head)
-		if !ok || body < valueKeySize || int64(length)+body+crc32.Size > size-at {
-			return at, nil
-		}
-		sum := crc32.New(castagnoli)
-		if _, err := io.CopyN(sum, r, int64(length)+body); err != nil {
-			return at, endIsNoError(err)
-		}
-		var crc [crc32.Size]byte
-		if _, err := io.ReadFull(r, crc[:]); err != nil || binary.BigEndian.Uint32(crc[:]) != sum.Sum32() {
-			return at, endIsNoError(err)
-		}
-		at += int64(length) + body + crc32.Size
-	}
-	return at, nil
 }
 
 // nextIntact looks for an intact entry behind one that is broken. In a log whose end is reached there are zeros only.
 func nextIntact(f *os.File, at, size int64) (next int64, found bool, err error) {
+	if at >= size {
+		return 0, false, nil
+	}
 	chunk, zeros := make([]byte, 1<<18), make([]byte, 1<<18)
 	for from := at; from < size; {
 		n := min(int64(len(chunk)), size-from)

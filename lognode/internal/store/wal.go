@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"io"
 	"math"
 	"os"
 	"strconv"
@@ -60,16 +61,17 @@ func parseWAL(b []byte) (e walEntry, ok bool) {
 	return e, false
 }
 
-// bridgeWAL makes a WAL one that Badger reads to the last transaction that is whole.
-func bridgeWAL(name string) error {
-	b, err := os.ReadFile(name) // twice a memtable at most
+// bridgeWAL makes a WAL one that Badger reads to the last transaction that is whole. It says up to where all entries are intact.
+func bridgeWAL(f *os.File) (end int64, err error) {
+	b, err := io.ReadAll(f) // twice a memtable at most
 	if err != nil {
-		return err
+		return 0, err
 	}
 	written := len(bytes.TrimRight(b, "\x00"))
 	var open uint64 // the version of the transaction that has begun and not ended, or 0
 	bridged := false
-	for at := badgerLogHeader; at < written; {
+	at := badgerLogHeader
+	for at < written {
 		e, ok := parseWAL(b[at:])
 		if ok && (open == e.version || open == 0 && !e.ends) {
 			at, open = at+e.size, e.version
@@ -89,17 +91,12 @@ func bridgeWAL(name string) error {
 		at, open, bridged = next, after.version, true
 	}
 	if !bridged {
-		return nil
+		return int64(at), nil
 	}
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
 	if _, err := f.WriteAt(b[:written], 0); err != nil {
-		return err
+		return 0, err
 	}
-	return f.Sync()
+	return int64(at), f.Sync()
 }
 
 // nextWAL is the place of the next intact entry behind a broken one; 0 is none.
