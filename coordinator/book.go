@@ -20,8 +20,12 @@ type page struct {
 	live bool
 }
 
+// takes says whether the node can take new segments. Where its clock is wrong, which does a replica no harm, it does so only if
+// there are not enough others.
+func (p *page) takes() bool { return !p.Draining && !p.Full && !p.Stopping }
+
 // avoid says that the node takes new segments only where there are not enough others.
-func (p *page) avoid() bool { return p.Draining || p.Full || p.Stopping || p.Skewed }
+func (p *page) avoid() bool { return !p.takes() || p.Skewed }
 
 // load is how many open segments a node holds and leads.
 type load struct{ segments, leads int }

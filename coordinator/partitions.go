@@ -121,7 +121,7 @@ func (k *controller) observe(now time.Time) seal.Cluster {
 			switch c.Avoided[store] = p.avoid(); {
 			case !c.Avoided[store]: // else a segment would seem to lack replicas that it can't have
 				c.Takers++
-			case !p.Draining && !p.Full && !p.Stopping: // its clock is wrong, which does a replica no harm
+			case p.takes():
 				c.Spare[store] = true
 			}
 		}

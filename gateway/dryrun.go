@@ -212,7 +212,7 @@ func hide(value any) any {
 	if value == nil {
 		return nil
 	}
-	return hidden
+	return api.HiddenValue
 }
 
 // previewDrain answers what a drained node would have to give away.

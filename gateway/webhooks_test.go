@@ -36,7 +36,7 @@ func testWebhookLife(t *testing.T, h *harness) {
 	h.fails("webhook_not_found", "", "GET", shop, "")
 	a := h.ok(201, "PUT", shop, `{"url":"https://example.com/x","headers":{"Authorization":"Bearer s3cret"},"retry":{"schedule":["1s","2s"]}}`, "If-None-Match", "*")
 	made := decodeAs[api.Webhook](t, a)
-	if made.Secret == "" || made.Group != "webhook.shop" || made.Settings.Retry.MaxAttempts != 3 || made.Settings.Headers["Authorization"] != hidden ||
+	if made.Secret == "" || made.Group != "webhook.shop" || made.Settings.Retry.MaxAttempts != 3 || made.Settings.Headers["Authorization"] != api.HiddenValue ||
 		len(made.Secrets) != 1 || made.Secrets[0].Fingerprint != mq.SecretFingerprint(made.Secret) || a.header.Get("Location") != shop {
 		t.Errorf("made: %+v", made)
 	}

@@ -11,13 +11,10 @@ import (
 
 	"github.com/splashdam/splashdam/gateway/internal/push"
 	"github.com/splashdam/splashdam/gateway/internal/strictjson"
+	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
-
-// hidden stands for the value of a webhook's header, which may be a password: answers show it, and a PUT that says
-// it keeps what is there.
-const hidden = "***"
 
 // defaultRetries is max_attempts of a webhook whose delays grow.
 const defaultRetries = 10
@@ -109,7 +106,7 @@ func unhide(want, have *mq.WebhookSettings) (map[string]string, error) {
 	out := maps.Clone(want.Headers)
 	var bad []error
 	for _, name := range slices.Sorted(maps.Keys(want.Headers)) {
-		if want.Headers[name] != hidden {
+		if want.Headers[name] != api.HiddenValue {
 			continue
 		}
 		old, ok := headerNamed(have.Headers, name)
@@ -161,7 +158,7 @@ func sameServer(a, b string) bool {
 func hideHeaders(s mq.WebhookSettings) mq.WebhookSettings {
 	s.Headers = maps.Clone(s.Headers)
 	for name := range s.Headers {
-		s.Headers[name] = hidden
+		s.Headers[name] = api.HiddenValue
 	}
 	return s
 }

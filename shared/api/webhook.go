@@ -6,6 +6,9 @@ import (
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
+// HiddenValue stands for the value of a webhook's header, which may be a password.
+const HiddenValue = "***"
+
 // WebhookInput is the body of PUT of a webhook. What is nil gets its default; but for the secret and the start, which
 // stay as they are when a webhook is replaced.
 type WebhookInput struct {
@@ -14,7 +17,7 @@ type WebhookInput struct {
 	// rotate-secret only.
 	Secret *string `json:"secret,omitempty"`
 	Format *string `json:"format,omitempty"` // standard or cloudevents
-	// Headers are sent with every request. Answers show "***" for their values, which in a PUT keeps what is there.
+	// Headers are sent with every request. Answers show HiddenValue for their values, which in a PUT keeps what is there.
 	Headers     map[string]string    `json:"headers,omitempty"`
 	Start       *StartInput          `json:"start,omitempty"` // counts when the webhook is made
 	Ordering    *string              `json:"ordering,omitempty"`

@@ -54,7 +54,7 @@ func replaceable(h *mq.Head, c *Cluster) bool {
 	}
 	others := c.room(h.Quorum)
 	for _, b := range blamed {
-		if !c.Avoided[b] || c.Takers < h.Quorum && c.Spare[b] {
+		if c.takes(b, h.Quorum) {
 			others--
 		}
 	}

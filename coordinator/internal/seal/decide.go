@@ -132,7 +132,7 @@ func LacksCopies(h *mq.Head, c *Cluster, past History) int {
 	if h.Open == nil || h.Last == nil || h.Last.Base == h.Last.DataEnd() {
 		return 0
 	}
-	if boot, ok := c.Alive[h.Open.Leader.Store]; !ok || boot != h.Open.Leader.Boot || c.Suspect[h.Open.Leader.Store] {
+	if c.away(h.Open.Leader) != None {
 		return 0
 	}
 	recent := past.Segment == h.Open.ID && past.Opened != 0 && c.Now-past.Opened < suffixLate
@@ -149,6 +149,11 @@ func (c *Cluster) room(quorum int) int {
 		return c.Takers + len(c.Spare)
 	}
 	return c.Takers
+}
+
+// takes says whether a live node is one of those that room counts.
+func (c *Cluster) takes(store mq.StoreID, quorum int) bool {
+	return !c.Avoided[store] || c.Takers < quorum && c.Spare[store]
 }
 
 // Degraded says whether fewer replicas of the open segment live than could.
@@ -197,14 +202,10 @@ func reasonFor(h *mq.Head, c *Cluster, past History) Reason {
 	if c.Forced[h.Partition] != nil {
 		return Forced
 	}
-	boot, alive := c.Alive[h.Open.Leader.Store]
+	if away := c.away(h.Open.Leader); away != None {
+		return away
+	}
 	switch {
-	case alive && boot != h.Open.Leader.Boot:
-		return Restarted
-	case !alive:
-		return Gone
-	case c.Suspect[h.Open.Leader.Store]:
-		return Suspected
 	case c.Flagged[h.Open.ID]:
 		return Flagged
 	case c.Asked[h.Open.ID]:
@@ -215,6 +216,20 @@ func reasonFor(h *mq.Head, c *Cluster, past History) Reason {
 		return Redundancy
 	case past.Degraded != 0 && c.Now >= past.Degraded+degraded:
 		return Redundancy
+	}
+	return None
+}
+
+// away is why a leader is taken for one that is there no more, or None.
+func (c *Cluster) away(leader mq.Incarnation) Reason {
+	boot, alive := c.Alive[leader.Store]
+	switch {
+	case !alive:
+		return Gone
+	case boot != leader.Boot:
+		return Restarted
+	case c.Suspect[leader.Store]:
+		return Suspected
 	}
 	return None
 }

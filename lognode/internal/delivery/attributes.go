@@ -19,7 +19,7 @@ func LanesOf(b *mq.Batch) ([]mq.Lane, error) {
 
 // EntryLanes calls f with each batch in an entry that takes offsets: the one of its first message, and their lanes (nil:
 // all normal).
-func EntryLanes(e *mq.Entry, f func(first uint64, count uint32, lanes []mq.Lane)) error {
+func EntryLanes(e *mq.Entry, f func(first uint64, lanes []mq.Lane)) error {
 	for b, err := range e.Batches() {
 		if err != nil {
 			return err
@@ -28,7 +28,7 @@ func EntryLanes(e *mq.Entry, f func(first uint64, count uint32, lanes []mq.Lane)
 		if err != nil {
 			return err
 		}
-		f(b.First, uint32(b.Count), lanes)
+		f(b.First, lanes)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (m *Machine) LearnLane(l mq.Lane, offsets []uint64) {
 }
 
 // LearnLanes is LearnLane for a batch, as EntryLanes gives it.
-func (m *Machine) LearnLanes(first uint64, _ uint32, lanes []mq.Lane) {
+func (m *Machine) LearnLanes(first uint64, lanes []mq.Lane) {
 	for i := 0; i < len(lanes); {
 		n := i + 1
 		for n < len(lanes) && lanes[n] == lanes[i] {

@@ -52,9 +52,7 @@ func (m *Machine) decided(now int64, e *mq.Entry) {
 	if m.clock != 0 {
 		by := now - (m.clock + e.Stamp - m.stamp)
 		if now < m.clock-setBack || by > setForward && e.Segment != m.decider {
-			m.moveLeases(by)
-			m.moveWaits(by)
-			m.deadlines.prune(m.holds)
+			m.move(by)
 		}
 	}
 	m.clock, m.stamp, m.decider = now, e.Stamp, e.Segment
@@ -84,10 +82,14 @@ func (m *Machine) At(now int64) { m.clock = now }
 // Move says that the leader's clock was set, forward by a positive number: leases and waits last as long as they would have.
 func (m *Machine) Move(by int64) {
 	m.clock += by
+	m.move(by)
+	m.done()
+}
+
+func (m *Machine) move(by int64) {
 	m.moveLeases(by)
 	m.moveWaits(by)
 	m.deadlines.prune(m.holds)
-	m.done()
 }
 
 // moveLeases and moveWaits leave the heap of deadlines unordered, until it is pruned.

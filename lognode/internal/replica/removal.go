@@ -13,8 +13,7 @@ func (p *Partition) removal(l *leadership, t *mq.TopicSettings) *mqpb.Removal {
 	counted := p.countedBytes(l)
 	for i := 0; i+1 < len(l.chain); i++ {
 		s := &l.chain[i]
-		over := t.Retention.Bytes > 0 && counted > t.Retention.Bytes/int64(max(1, t.Partitions))
-		if !over && !p.expired(l, s, t.Retention) {
+		if !overShare(counted, t) && !p.expired(l, s, t.Retention) {
 			break
 		}
 		if out.KeptFor = p.keeper(l, s, t.Retention); out.KeptFor != "" {

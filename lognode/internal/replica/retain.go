@@ -142,7 +142,12 @@ func (p *Partition) rests(l *leadership, r mq.Retention) {
 
 // overBytes says whether the partition holds more than its share of the topic's limit.
 func (p *Partition) overBytes(l *leadership, t mq.TopicSettings) bool {
-	return t.Retention.Bytes > 0 && p.countedBytes(l) > t.Retention.Bytes/int64(t.Partitions)
+	return overShare(p.countedBytes(l), &t)
+}
+
+// overShare says whether so many bytes that count are more than a partition's share of the topic's limit.
+func overShare(counted int64, t *mq.TopicSettings) bool {
+	return t.Retention.Bytes > 0 && counted > t.Retention.Bytes/int64(max(1, t.Partitions))
 }
 
 // countedBytes is what counts for the limit: not what waits, and not what was carried.

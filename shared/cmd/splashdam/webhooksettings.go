@@ -109,8 +109,8 @@ func (w *webhookUpdate) Run(s *session) error {
 		if slices.ContainsFunc(w.NoHeader, func(n string) bool { return strings.EqualFold(n, name) }) {
 			return wrongUsage("--header and --no-header both name %s", name)
 		}
-		if w.Header[name] == hiddenValue {
-			return wrongUsage("--header %s=%s: that is what is shown in the value's stead. A header that is not named stays as it is", name, hiddenValue)
+		if w.Header[name] == api.HiddenValue {
+			return wrongUsage("--header %s=%s: that is what is shown in the value's stead. A header that is not named stays as it is", name, api.HiddenValue)
 		}
 	}
 	return w.sayHeadersAgain(change(s, w.DryRun,
@@ -122,9 +122,6 @@ func (w *webhookUpdate) Run(s *session) error {
 		},
 		func(out *api.Webhook) string { return renderWebhook(out, s.width, s.painter()) }))
 }
-
-// hiddenValue is what answers show instead of the value of a header.
-const hiddenValue = "***"
 
 // sayHeadersAgain tells with which flags an update to another server gets through: the headers that it refuses are those that it
 // was not given.
