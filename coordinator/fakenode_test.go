@@ -41,6 +41,7 @@ type fakeReplica struct {
 	segment *mqpb.Segment
 	tail    mq.Position
 	sealed  bool
+	against int64 // the revision that its creation compares
 }
 
 func newFakeNode(t testing.TB, name string, store mq.StoreID) *fakeNode {
@@ -180,7 +181,7 @@ func (n *fakeNode) Create(_ context.Context, req *mqpb.CreateRequest) (*mqpb.Cre
 	for _, s := range req.Segments {
 		res := &mqpb.CreateResult{Segment: s.Segment.Id, Ok: n.refuse == "", Reason: n.refuse}
 		if res.Ok {
-			n.segments[s.Segment.Id] = &fakeReplica{segment: s.Segment,
+			n.segments[s.Segment.Id] = &fakeReplica{segment: s.Segment, against: s.Revision,
 				tail: mq.Position{Offset: s.Segment.Base.Offset, Seq: s.Segment.Base.Seq}}
 		}
 		out.Results = append(out.Results, res)

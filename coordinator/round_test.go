@@ -10,6 +10,7 @@ import (
 	"github.com/splashdam/splashdam/coordinator/internal/seal"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqpb"
 )
 
 // fakeChains is the part of etcd that a round changes, with transactions whose outcome gets lost.
@@ -22,12 +23,16 @@ type fakeChains struct {
 	carried  bool // although it was carried out
 	txns     int
 	mu       sync.Mutex
+	meddle   func() // called before each transaction
 }
 
 func (f *fakeChains) open(_ context.Context, openings []meta.Opening) (bool, int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.txns++
+	if f.meddle != nil {
+		f.meddle()
+	}
 	unsure := f.unsure
 	f.unsure = false
 	if !unsure || f.carried {
@@ -66,7 +71,12 @@ func (f *fakeChains) chains() seal.Chains {
 // roundOf runs one round for partitions whose head has nothing open, over one fake node.
 func roundOf(t *testing.T, f *fakeChains, targets []seal.Target) []seal.Outcome {
 	t.Helper()
-	n := newFakeNode(t, "n", "s")
+	return roundOn(t, newFakeNode(t, "n", "s"), f, targets)
+}
+
+// roundOn is roundOf over a node with segments, whose store is "s".
+func roundOn(t *testing.T, n *fakeNode, f *fakeChains, targets []seal.Target) []seal.Outcome {
+	t.Helper()
 	n.serve()
 	defer n.die()
 	calls := seal.NewCalls(nil)
@@ -138,5 +148,63 @@ func TestChangedHeadStopsOnlyItself(t *testing.T) {
 	// 40 that fail and go singly, 40, and 10.
 	if f.txns != 1+40+2 {
 		t.Errorf("%d transactions", f.txns)
+	}
+}
+
+// TestRepairedHeadIsOpenedAllTheSame: repair changes who holds the last sealed segment while a round seals the open one. The
+// round goes on with what it sealed: a partition whose leader is silent does not wait for another probe. The next segment is
+// made again, by the newer revision: a node may remove one that compares a revision that is over (R5).
+func TestRepairedHeadIsOpenedAllTheSame(t *testing.T) {
+	t.Parallel()
+	id := mq.PartitionID{Topic: 1}
+	open := mq.Segment{ID: 9, Partition: id, Number: 3, Base: mq.Position{Offset: 5}, Quorum: 1, Leader: mq.Incarnation{Store: "s", Boot: 1},
+		Replicas: []mq.Replica{{Store: "s", Node: "n"}}}
+	other := open
+	other.ID, other.Number = 10, 4
+	for name, c := range map[string]struct {
+		change func(h *mq.Head)
+		times  int // that it comes in between
+		want   seal.Result
+		txns   int
+	}{
+		"once":            {func(h *mq.Head) { h.Last.Adding = append(h.Last.Adding, mq.Replica{Store: "t", Node: "m"}) }, 1, seal.Opened, 2},
+		"twice":           {func(h *mq.Head) { h.Oldest++ }, 2, seal.Opened, 3},
+		"again and again": {func(h *mq.Head) { h.Oldest++ }, 99, seal.Changed, 3},
+		"another segment": {func(h *mq.Head) { h.Open = &other }, 1, seal.Changed, 1},
+		"no segment":      {func(h *mq.Head) { h.Open = nil }, 1, seal.Changed, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			head := mq.Head{Partition: id, Replicas: 1, Quorum: 1, Next: 4, Revision: 50, Open: &open,
+				Last: &mq.Segment{ID: 8, Partition: id, Number: 2, Sealed: true, End: open.Base, Quorum: 1, Replicas: open.Replicas}}
+			f := &fakeChains{t: t, revision: 50, ids: 20, heads: map[mq.PartitionID]mq.Head{id: head}}
+			f.meddle = func() {
+				if f.txns > c.times {
+					return
+				}
+				f.revision++
+				h := f.heads[id]
+				last := *h.Last
+				h.Last, h.Revision = &last, f.revision
+				c.change(&h)
+				f.heads[id] = h
+			}
+			n := newFakeNode(t, "n", "s")
+			n.segments[9] = &fakeReplica{segment: mqpb.FromSegment(&open), tail: mq.Position{Offset: 7}}
+			head.Replicas = 2 // of the topic; the head in etcd does not say so yet
+			o := roundOn(t, n, f, []seal.Target{{Head: head, Need: seal.Need{Reason: seal.Asked}}})[0]
+			if o.Result != c.want || f.txns != c.txns || n.seals != 1 {
+				t.Fatalf("result %d (%v) after %d transactions and %d seals, want %d after %d and 1", o.Result, o.Err, f.txns, n.seals, c.want, c.txns)
+			}
+			if c.want != seal.Opened {
+				return
+			}
+			h := f.heads[id]
+			if h.Open.ID != o.Segment.ID || h.Open.Base != (mq.Position{Offset: 7}) || h.Last.ID != 9 || h.Last.End != h.Open.Base || h.Replicas != 2 {
+				t.Errorf("opened %+v after %+v, %d replicas", h.Open, h.Last, h.Replicas)
+			}
+			if made := n.segments[uint64(h.Open.ID)]; made.against != h.Revision-1 {
+				t.Errorf("made against revision %d, opened at %d", made.against, h.Revision)
+			}
+		})
 	}
 }

@@ -77,6 +77,7 @@ const (
 	pulseRest = 100 * time.Millisecond
 	grace     = 50 * time.Millisecond
 	plans     = 3
+	openings  = 3
 )
 
 // Controller is one reign.

@@ -20,6 +20,7 @@ type move struct {
 	end     mq.Position
 	next    mq.Segment
 	plans   int
+	renewed int // how often the head was read again, as it had changed
 	done    func()
 }
 
@@ -238,8 +239,21 @@ func (m *move) open() {
 		case opened:
 			m.opened(revision)
 		default:
-			m.waits("the head changed")
+			m.renew()
 		}
+	})
+}
+
+// renew goes on with a head that somebody changed who opened nothing.
+func (m *move) renew() {
+	m.k.host.Head(m.head().Partition, func(now mq.Head, ok bool) {
+		h, same := seal.Renewed(m.head(), &now)
+		if m.renewed++; !ok || !same || m.renewed >= openings {
+			m.waits("the head changed")
+			return
+		}
+		m.target.Head, m.plans = h, 0
+		m.create()
 	})
 }
 

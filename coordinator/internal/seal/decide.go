@@ -434,6 +434,19 @@ func leaders(takers []Taker, stores []mq.StoreID, avoided bool) (out []mq.StoreI
 	return out
 }
 
+// Renewed is the head to go on with where the opening by an older one met that it had changed, if the open segment is still
+// the same: repair changed who holds the last sealed segment, retention dropped some, or a loss was recorded. What was
+// sealed for the older head stays sealed. The next segment is to be made again, by this head: nodes may remove one whose
+// creation compared a revision that is over (R5).
+func Renewed(old, now *mq.Head) (mq.Head, bool) {
+	if old.Open == nil || now.Open == nil || now.Open.ID != old.Open.ID || now.Revision == old.Revision {
+		return mq.Head{}, false
+	}
+	h := *now
+	h.Replicas, h.Quorum = old.Replicas, old.Quorum // as the topic has them
+	return h, true
+}
+
 // Chain is the head in which next follows the open segment, ended at end. An empty segment is replaced, not
 // chained. displaced is the former last segment if another one took its place: it needs a key of its own. Where next
 // does not begin at the end, because an operator forced that, the range between is recorded as a hole.

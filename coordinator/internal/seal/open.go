@@ -159,6 +159,25 @@ func (r *Round) openSome(ctx context.Context, moves []*move) {
 	}
 }
 
+// renew takes up the moves whose heads were changed by somebody who opened nothing (see Renewed), and returns how many
+// there are. To begin with a probe again would cost a partition whose leader is silent a second.
+func (r *Round) renew(ctx context.Context, moves []*move) (again int) {
+	for _, m := range moves {
+		if m.Result != Changed {
+			continue
+		}
+		now, err := r.Chains.Head(ctx, m.Target.Head.Partition)
+		if err != nil {
+			continue
+		}
+		if h, ok := Renewed(&m.Target.Head, &now); ok {
+			m.Target.Head, m.next, m.Result, m.done = h, mq.Segment{}, Waiting, false
+			again++
+		}
+	}
+	return again
+}
+
 func (m *move) opened(revision int64) {
 	m.Result, m.Segment, m.Revision, m.done = Opened, m.next, revision, true
 }

@@ -23,6 +23,8 @@ const (
 	grace = 50 * time.Millisecond
 	// plans is how often a segment is planned anew, without the nodes that did not make it.
 	plans = 3
+	// openings is how often a segment is made anew because the head that its creation compares was changed meanwhile.
+	openings = 3
 )
 
 // Member is a log node with its address; a node whose lease ended stays one, because its replicas may answer.
@@ -95,12 +97,16 @@ func (r *Round) Run(ctx context.Context, targets []Target) []Outcome {
 	}
 	r.probe(ctx, moves)
 	r.seal(ctx, moves)
-	for range plans {
-		if r.create(ctx, moves) == 0 {
+	for n := range openings {
+		for range plans {
+			if r.create(ctx, moves) == 0 {
+				break
+			}
+		}
+		if r.open(ctx, moves); n == openings-1 || r.renew(ctx, moves) == 0 {
 			break
 		}
 	}
-	r.open(ctx, moves)
 	out := make([]Outcome, len(moves))
 	for i, m := range moves {
 		if !m.done {
