@@ -17,12 +17,14 @@ var flags = struct {
 	only      *string
 	keep      *bool
 	failovers *int
+	chain     *int
 }{
 	flag.Duration("chaos", 0, "how long faults go on; 0: a smoke of four faults"),
 	flag.Uint64("chaos-seed", 0, "seed of the faults; 0: a random one, which is printed"),
-	flag.String("chaos-only", "", "kinds of faults, separated by commas; empty: all"),
+	flag.String("chaos-only", "", "kinds of faults or failovers, separated by commas; empty: all"),
 	flag.Bool("chaos-keep", false, "keep the data and logs of a run that ended well too"),
 	flag.Int("failovers", 0, "failovers of each kind to measure"),
+	flag.Int("failovers-chain", 0, "how often every leader is moved before failovers are measured"),
 }
 
 // smokesTogether runs a test beside the others if it is a smoke: it waits for most of its time. A long run has the machine alone.

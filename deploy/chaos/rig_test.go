@@ -58,7 +58,7 @@ func newRig(t *testing.T, seed uint64, s setup) *rig {
 	r := &rig{setup: s, t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}, away: map[int]bool{}, start: time.Now()}
 	r.victim = 1 + r.random.IntN(nodes)
 	var err error
-	if r.dir, err = os.MkdirTemp("/tmp", fmt.Sprintf("chaos-%d-", seed)); err != nil {
+	if r.dir, err = os.MkdirTemp("", fmt.Sprintf("chaos-%d-", seed)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.clean)
