@@ -1,7 +1,9 @@
 package lognode
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -19,7 +21,8 @@ const (
 )
 
 // deriveFooters gives the sealed segments here their footers where they have none yet: a copy that came by repair, one
-// whose process ended before its segment was sealed, a file that was lost. One at a time, within a rate.
+// whose process ended before its segment was sealed, a file that was lost. One at a time, within a rate. With that, what
+// new leaders need of footers comes into memory after a start; of the newest segments last, so that it stays.
 func (n *Node) deriveFooters() {
 	limit := rate.NewLimiter(footerBytes, 4*footerBytes)
 	taken := func(ctx context.Context, bytes int) error { return limit.WaitN(ctx, min(bytes, 4*footerBytes)) }
@@ -28,21 +31,21 @@ func (n *Node) deriveFooters() {
 	whole := map[mq.SegmentID]bool{} // bounded by the segments that are here
 	again := time.Now().Add(footersAgain)
 	for {
-		select {
-		case <-tick.C:
-		case <-n.ctx.Done():
-			return
-		}
 		if time.Now().After(again) {
 			clear(whole)
 			again = time.Now().Add(footersAgain)
 		}
+		var lacking []mq.Segment
 		for _, info := range n.store.Segments() {
 			if info.End == nil || info.Damaged || info.Tail.Before(*info.End) || whole[info.Segment.ID] {
 				continue
 			}
 			s := info.Segment
 			s.Sealed, s.End = true, *info.End
+			lacking = append(lacking, s)
+		}
+		slices.SortFunc(lacking, func(a, b mq.Segment) int { return cmp.Compare(a.ID, b.ID) })
+		for _, s := range lacking {
 			p := n.known(s.Partition)
 			if p == nil {
 				continue
@@ -54,6 +57,11 @@ func (n *Node) deriveFooters() {
 			if whole[s.ID] = done; n.ctx.Err() != nil {
 				return
 			}
+		}
+		select {
+		case <-tick.C:
+		case <-n.ctx.Done():
+			return
 		}
 	}
 }

@@ -70,6 +70,9 @@ type Part struct {
 	size     int64
 	sections []place
 	r        io.ReaderAt
+	// kept says that only what Keep took is there: sections of r, and keys, which are nil if it did not take them.
+	kept bool
+	keys *keyForm
 }
 
 // place is where a section is, in r.
@@ -126,6 +129,9 @@ func (p *Part) find(id SectionID) (place, error) {
 		if s.id == id {
 			return s, nil
 		}
+	}
+	if p.kept {
+		return place{}, ErrNotKept
 	}
 	return place{}, fmt.Errorf("%w: section %d is missing", ErrDamaged, id)
 }

@@ -1,8 +1,6 @@
 package footer
 
 import (
-	"fmt"
-
 	"github.com/splashdam/splashdam/lognode/internal/dedup"
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -37,18 +35,11 @@ func (f *Footer) Keys(since int64, each func(keys dedup.Form, own int) bool) err
 		if p.Last < since {
 			return nil
 		}
-		form, err := p.section(sectionKeys)
+		keys, err := p.keyForm()
 		if err != nil {
 			return err
 		}
-		if len(form) == 0 {
-			continue
-		}
-		keys, own, err := dedup.ReadForm(form, p.First)
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrDamaged, err)
-		}
-		if !each(keys, own) {
+		if keys.form.Len() > 0 && !each(keys.form, keys.own) {
 			return nil
 		}
 	}

@@ -27,7 +27,7 @@ func (o *one) expire(first uint64) {
 }
 
 // call waits for the answer of a control call.
-func call[R any](t *testing.T, do func(func(R, error))) R {
+func call[R any](t testing.TB, do func(func(R, error))) R {
 	t.Helper()
 	type told struct {
 		res R

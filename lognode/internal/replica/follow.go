@@ -48,7 +48,10 @@ func (p *Partition) Adopt(info store.SegmentInfo) {
 }
 
 // Drop forgets a segment that was removed from the store.
-func (p *Partition) Drop(id mq.SegmentID) { p.post(func() { delete(p.copies, id) }) }
+func (p *Partition) Drop(id mq.SegmentID) {
+	p.post(func() { delete(p.copies, id) })
+	p.env.Kept.drop(id)
+}
 
 // Offer takes entries from a leader's stream. ack answers on that stream and never blocks. The CRC of each
 // entry was checked.

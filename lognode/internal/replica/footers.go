@@ -98,7 +98,8 @@ func (p *Partition) derive(ctx context.Context, s *mq.Segment, f *footer.Footer,
 }
 
 // DeriveFooter makes the footer of a sealed segment whole, if this store has a whole copy and nothing is about to:
-// what a restart interrupted, what a repair brought, what a disk lost. It reports whether it is whole. taken is
+// what a restart interrupted, what a repair brought, what a disk lost. It reports whether it is whole, and what a new
+// leader needs of it is in memory then, within the bound of that. taken is
 // called for the bytes that were read, to keep to a rate.
 func (p *Partition) DeriveFooter(ctx context.Context, s *mq.Segment, taken func(ctx context.Context, bytes int) error) (bool, error) {
 	if s.Base == s.End {
@@ -114,6 +115,7 @@ func (p *Partition) DeriveFooter(ctx context.Context, s *mq.Segment, taken func(
 		at = f.Read(file, size)
 	}
 	if f.To == s.End {
+		p.keep(f)
 		return true, nil
 	}
 	var failed error
@@ -123,5 +125,8 @@ func (p *Partition) DeriveFooter(ctx context.Context, s *mq.Segment, taken func(
 			at += int64(len(part))
 		}
 	}, taken)
+	if err == nil && failed == nil && f.To == s.End {
+		p.keep(f)
+	}
 	return err == nil && failed == nil, errors.Join(err, failed)
 }

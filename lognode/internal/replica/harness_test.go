@@ -121,7 +121,7 @@ func (alone) Client(mq.StoreID) (mqpb.LogNodeClient, error) {
 // one is a single node with one partition on a real store.
 type one struct {
 	handovers uint64 // of receives, the last number; tests run side by side, each with its own
-	t         *testing.T
+	t         testing.TB
 	dir       string
 	world     *world
 	store     *store.Store
@@ -134,7 +134,7 @@ type one struct {
 	used      atomic.Uint64 // share of the disk beyond the usual 10 %
 }
 
-func newOne(t *testing.T) *one {
+func newOne(t testing.TB) *one {
 	o := &one{t: t, dir: filepath.Join(t.TempDir(), "node"), world: &world{topic: mq.DefaultTopicSettings()}, wants: make(chan mq.SegmentID, 100),
 		woken: make(chan mq.GroupID, 1000)}
 	o.start()
@@ -244,7 +244,7 @@ type answer struct {
 	body []byte
 }
 
-func ask(t *testing.T, do func(Reply)) answer {
+func ask(t testing.TB, do func(Reply)) answer {
 	t.Helper()
 	ch := make(chan answer, 1)
 	do(func(ft frame.Type, body link.Encoder) { ch <- answer{ft, body.AppendTo(nil)} })

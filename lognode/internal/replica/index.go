@@ -104,6 +104,9 @@ func (p *Partition) writeParts(h *held, x *indexing) {
 			case h.index == x:
 				if end := h.copy.End(); end != nil && *end == x.b.To() && x.b.From() == x.b.To() {
 					h.index = nil // whole
+					s := *h.copy.Segment()
+					s.End = *end
+					p.beside(func(context.Context) { p.keepFile(&s) })
 				}
 			}
 		})

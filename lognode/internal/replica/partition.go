@@ -75,6 +75,8 @@ type Env struct {
 	// Clock is the time that decides what is due; see Clock.
 	Clock *Clock
 	Cache *EntryCache
+	// Kept is what is in memory of footers.
+	Kept FooterCache
 	// Wake tells gateways that a group has messages ready. It never blocks.
 	Wake func(p mq.PartitionID, g mq.GroupID)
 	// WantSeal asks the controller to seal a segment that this node leads. It never blocks.

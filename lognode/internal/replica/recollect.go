@@ -36,7 +36,7 @@ func (p *Partition) recollect(ctx context.Context, o *loaded) error {
 		if !x.wantsKeys() && !x.wantsLanes(s) {
 			continue
 		}
-		if err := p.withFooterOf(ctx, s, memory[s.ID], func(f *footer.Footer) error { return x.read(s, f) }); err != nil {
+		if err := p.withKept(ctx, s, memory[s.ID], func(f *footer.Footer) error { return x.read(s, f) }); err != nil {
 			return fmt.Errorf("reading the lanes and idempotency keys of segment %d: %w", s.ID, err)
 		}
 	}

@@ -87,7 +87,7 @@ func (o *one) inside(f func(*leadership)) {
 	<-done
 }
 
-func noError(t *testing.T, err error) {
+func noError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

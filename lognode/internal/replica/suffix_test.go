@@ -91,7 +91,7 @@ func (o other) ReadSegment(context.Context, *mqpb.ReadSegmentRequest, ...grpc.Ca
 
 // lackEnd makes the node's partition one whose last segment, of three replicas, ends at 10 while this node has up to 7, and
 // opens the next one here. The others are b and c.
-func lackEnd(t *testing.T, o *one, peers others, force meta.Force) mq.SegmentID {
+func lackEnd(t testing.TB, o *one, peers others, force meta.Force) mq.SegmentID {
 	t.Helper()
 	o.publish("a", "b", "c")
 	o.publish("d", "e", "f", "g")
