@@ -1,6 +1,9 @@
 package store
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The errors that callers tell apart with errors.Is.
 var (
@@ -23,6 +26,8 @@ var (
 	// ErrConflict says that another value is already recorded: another cluster id, another segment under
 	// the same id, another end.
 	ErrConflict = errors.New("store: conflicts with what is recorded")
+	// ErrAccount says that a new copy does not hold what the account of the old one says. It is an ErrConflict.
+	ErrAccount = fmt.Errorf("%w: its account differs", ErrConflict)
 	// ErrLocked says that another process has the directory open.
 	ErrLocked = errors.New("store: directory is in use by another process")
 	// ErrFactsDamaged says that the node's own facts can't be trusted: the directory must be set aside

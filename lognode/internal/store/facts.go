@@ -33,6 +33,9 @@ type fact struct {
 	// was decided up to which it is intact.
 	Damage mq.SegmentID `json:"damage,omitempty"`
 	Mended mq.SegmentID `json:"mended,omitempty"`
+	// Vague is a damaged segment, of creation Gen, of which a start could not tell how far it reached. That is not told by what
+	// a later start finds: a volume may be set aside, and compaction leaves out what is broken.
+	Vague mq.SegmentID `json:"vague,omitempty"`
 	// Replacing is a segment of which a new copy is begun beside the damaged one: its entries, of creation Gen, lie in volumes
 	// from First on. Create ends that; a start that does not find one forgets the new copy.
 	Replacing mq.SegmentID `json:"replacing,omitempty"`
@@ -53,6 +56,7 @@ type segmentFacts struct {
 	seal    bool
 	end     *mq.Position
 	damaged bool
+	vague   bool
 	// below, if not 0, is the first volume that may hold entries of a replacement, of the first that was tried, and holds none of
 	// this creation's but what compaction lists there.
 	below uint32
@@ -167,6 +171,11 @@ func (f *facts) apply(c fact) {
 			s.damaged = true
 			f.segments[c.Damage] = s
 		}
+	case c.Vague != 0:
+		if s, ok := f.segments[c.Vague]; ok && s.gen == c.Gen {
+			s.vague = true
+			f.segments[c.Vague] = s
+		}
 	case c.Mended != 0:
 		if s, ok := f.segments[c.Mended]; ok && s.gen == c.Gen {
 			s.damaged = false
@@ -259,6 +268,9 @@ func (f *facts) content() []byte {
 		}
 		if s.damaged {
 			list = append(list, fact{Damage: id, Gen: s.gen})
+		}
+		if s.vague {
+			list = append(list, fact{Vague: id, Gen: s.gen})
 		}
 		if s.below != 0 {
 			list = append(list, fact{Replacing: id, First: s.below})

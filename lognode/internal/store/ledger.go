@@ -82,6 +82,13 @@ func (l *ledger) record(collect func() []mark) error {
 	return l.log.sync(end)
 }
 
+// of is the mark of a segment, zero if there is none.
+func (l *ledger) of(id mq.SegmentID) mark {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.marks[id]
+}
+
 // tidy writes the file anew when most of it is history.
 func (l *ledger) tidy() error {
 	if l.log.size() < ledgerRewriteBytes {

@@ -22,11 +22,12 @@ type recovery struct {
 	// unlisted are the volumes that were read, ascending; seen is what has keys in each.
 	unlisted []*volume
 	lost     bool // a volume could not be opened
+	holes    int  // places where the ledger lost marks
 	damaged  int
 }
 
 func recoverVolumes(s *Store, holes int) error {
-	r := &recovery{s: s, lists: map[uint32]*volumeList{}, found: map[uint64][]*found{}}
+	r := &recovery{s: s, lists: map[uint32]*volumeList{}, found: map[uint64][]*found{}, holes: holes}
 	numbers, err := r.tidyDirectory()
 	if err != nil {
 		return err

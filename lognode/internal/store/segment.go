@@ -24,6 +24,8 @@ type segment struct {
 	rest    []*part
 	damaged bool
 	intact  *mq.Position // of a damaged one, once it was read (Store.Intact)
+	// claim is how far a damaged one reached, nil where a start could not tell (Store.Claim).
+	claim *mq.Position
 	// absent is set at once when the segment is removed, so that entries on their way are refused.
 	absent bool
 }

@@ -12,6 +12,7 @@ import (
 
 // settleAll decides every segment's tail.
 func (r *recovery) settleAll() error {
+	var vague []fact
 	for _, g := range r.s.segments {
 		if err := r.settle(g, r.found[g.facts.gen]); err != nil {
 			return err
@@ -19,6 +20,10 @@ func (r *recovery) settleAll() error {
 		for _, p := range g.whole() {
 			p.vol.parts++
 			p.vol.live += p.bytes
+		}
+		if g.damaged && g.claim == nil && g.facts.end == nil && !g.facts.vague {
+			g.facts.vague = true
+			vague = append(vague, fact{Vague: g.facts.segment.ID, Gen: g.facts.gen})
 		}
 		if g.facts.damaged {
 			continue // a read met it in an earlier run
@@ -30,6 +35,11 @@ func (r *recovery) settleAll() error {
 				"segment", g.facts.segment.ID, "intact", g.tail, "ledger", r.s.ledger.marks[g.facts.segment.ID].tail)
 		} else if m, ok := r.s.ledger.marks[g.facts.segment.ID]; !ok && g.count > 0 || ok && m.tail != g.tail {
 			r.s.moved[g.facts.segment.ID] = struct{}{}
+		}
+	}
+	for chunk := range slices.Chunk(vague, namedAtOnce) {
+		if err := r.s.recordFacts(chunk...); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -45,6 +55,10 @@ type settler struct {
 	tail, prev mq.Position
 	have       bool
 	parts      []*part
+	// Of a damaged one: cut says that something was taken for torn, blind that a run could not be read through, and broken is
+	// where the last key lies whose entry is broken, nil for none.
+	cut, blind bool
+	broken     *mq.Position
 }
 
 // settle puts a segment together from its runs. Below the ledger's mark it trusts the count of the keys;
@@ -74,9 +88,13 @@ func (r *recovery) settle(g *segment, runs []*found) error {
 			return err
 		}
 	}
-	if g.damaged {
-		return w.rest()
+	if !g.damaged {
+		return nil
 	}
+	if err := w.rest(); err != nil {
+		return err
+	}
+	g.claim = w.claim()
 	return nil
 }
 

@@ -98,13 +98,15 @@ func (w *settler) rest() error {
 				return nil
 			})
 			if errors.Is(err, ErrDamaged) {
-				p, err = nil, nil
+				_, at, _ := parseKey(item.Key())
+				w.broken, p, err = &at, nil, nil
 			}
 			return err
 		})
 		if err != nil && !errors.Is(err, ErrDamaged) {
 			return err
 		}
+		w.blind = w.blind || err != nil
 	}
 	return nil
 }
@@ -134,6 +136,7 @@ func (w *settler) cutTorn() error {
 		if err != nil {
 			return err
 		}
+		w.cut = true
 		w.r.s.metrics.torn.Add(float64(len(keys)))
 		w.r.s.log.Warn("a torn end was cut", "segment", id, "at", w.tail, "entries", len(keys))
 	}
