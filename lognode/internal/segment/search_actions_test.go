@@ -34,11 +34,14 @@ const (
 	doFence
 	doLose
 	doRemake
+	doBreak
+	doRestore
 )
 
 // rules are the budgets of a configuration and what of the protocol is changed, nothing in the zero value.
 type rules struct {
 	crashes, lies, wipes uint8
+	breaks               uint8      // entries that break within copies
 	entries              [slots]int // most entries in each segment
 	controllers          int
 	unknown              bool // transactions may have an unknown outcome
@@ -60,6 +63,7 @@ type rules struct {
 	noFence          bool // stores answer leaders before the one that judged what is lost
 	judgedByProbe    bool // what is lost, without sealing the copies
 	holeTooEarly     bool // with as many holders away as acknowledge
+	partlyRestored   bool // a damaged copy answers before all of it is back
 	remadeAnswers    bool // a copy made anew counts as one that never had more
 }
 
@@ -240,6 +244,8 @@ func (s *search) replicaSteps(w *world, slot, n int, emit func(*world, step) boo
 	if !p.known {
 		return
 	}
+	s.breakSteps(w, slot, n, emit)
+	s.restoreSteps(w, slot, n, emit)
 	at := func(kind uint8) step { return step{kind, uint8(slot), uint8(n), 0} }
 	if !p.damaged {
 		s.diskSteps(w, slot, n, emit)

@@ -61,9 +61,9 @@ func (c *codec) world(w *world) {
 	for i := range w.fences {
 		c.byte(&w.fences[i])
 	}
-	faults := w.crashes | w.lies<<2 | w.wipes<<4
+	faults := w.crashes | w.lies<<2 | w.wipes<<4 | w.breaks<<6
 	c.byte(&faults)
-	w.crashes, w.lies, w.wipes = faults&3, faults>>2&3, faults>>4&3
+	w.crashes, w.lies, w.wipes, w.breaks = faults&3, faults>>2&3, faults>>4&3, faults>>6
 	for i := range w.ctls {
 		c.controller(&w.ctls[i])
 	}
@@ -173,6 +173,9 @@ func (c *codec) replica(x *chainLink, p *replica) {
 	c.pos(&r.prev)
 	for k := range p.held {
 		c.byte(&p.held[k])
+	}
+	if p.damaged {
+		c.byte(&p.gaps)
 	}
 	if ended {
 		var end mq.Position

@@ -39,6 +39,10 @@ func (s *search) describe(w *world, st step) string {
 		return fmt.Sprintf("n%d, which leads segment %d, records the one before as lost from %s on", n, st.slot, x.open.held)
 	case doRemake:
 		return fmt.Sprintf("n%d makes its copy of segment %d anew, empty", n, st.slot)
+	case doBreak:
+		return fmt.Sprintf("n%d starts again and the entry at %s of segment %d is broken", n, x.at(int(st.x)), st.slot)
+	case doRestore:
+		return fmt.Sprintf("n%d takes up its copy of segment %d, up to %s, with what others have of it", n, st.slot, x.reps[n].r.Tail())
 	case doRemove:
 		return fmt.Sprintf("n%d removes segment %d", n, st.slot)
 	}

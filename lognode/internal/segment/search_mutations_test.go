@@ -26,6 +26,7 @@ func TestSearchFindsEveryMutation(t *testing.T) {
 		{"R5_without_the_revision", rules{removeNoRevision: true, removal: true, controllers: 1, entries: one}, "segment 1 is in the chain"},
 		{"leader_that_resumes", rules{leaderResumes: true, crashes: 1, controllers: 1, entries: one}, "I"},
 		{"shortened_replica_taken_at_its_word", rules{shortIsBelieved: true, lies: 1, controllers: 1, entries: one}, "I1"},
+		{"broken_copy_that_answers_before_all_is_back", rules{partlyRestored: true, breaks: 2, controllers: 1, entries: [slots]int{2, 1}}, "I1"},
 		{"hole_while_holders_are_only_away", rules{holeTooEarly: true, holes: true, controllers: 1, entries: one}, "R6"},
 		{"deposed_leader_behind_the_fence", rules{noFence: true, holes: true, lacking: true, controllers: 1, entries: [slots]int{1}}, "R6"},
 		{"copy_after_the_judgement_counts", rules{copiesCount: true, holes: true, controllers: 1, entries: one}, "R6"},

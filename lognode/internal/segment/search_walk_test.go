@@ -24,6 +24,7 @@ func TestWalkTheRules(t *testing.T) {
 		{"crashes", rules{refusals: true, crashes: 3, removal: true, unknown: true, controllers: 2, entries: full}},
 		{"silent_loss", rules{crashes: 1, lies: 1, removal: true, unknown: true, controllers: 2, entries: full}},
 		{"lost_directory", rules{crashes: 1, wipes: 1, removal: true, unknown: true, controllers: 2, entries: full}},
+		{"broken_within", rules{crashes: 1, breaks: 3, removal: true, unknown: true, controllers: 2, entries: full}},
 		{"holes", rules{holes: true, crashes: 1, lies: 1, wipes: 1, removal: true, unknown: true, controllers: 2, entries: full}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -59,7 +60,7 @@ func walk(r rules, seed uint64, longest int) (n int, last *world, err error) {
 			// Faults are rare beside progress, or no walk gets anywhere.
 			weight := 8
 			switch st.kind {
-			case doCrash, doLoseSuffix, doWipe, doTimeOut, doDie, doFence:
+			case doCrash, doLoseSuffix, doWipe, doBreak, doTimeOut, doDie, doFence:
 				weight = 1
 			}
 			if seen += weight; rng.IntN(seen) < weight {

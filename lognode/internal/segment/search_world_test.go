@@ -29,11 +29,12 @@ const (
 
 // replica is one node's copy of one segment, on disk and in memory.
 type replica struct {
-	known    bool // the store has it
-	damaged  bool // the ledger says that something is missing: it answers unknown
-	removing bool // an etcd read said that it may be removed
-	lost     bool // a fault took durable entries of it: I2 does not count on this copy
-	remade   bool // a repair made it anew
+	known    bool  // the store has it
+	damaged  bool  // the ledger says that something is missing: it answers unknown
+	removing bool  // an etcd read said that it may be removed
+	lost     bool  // a fault took durable entries of it: I2 does not count on this copy
+	remade   bool  // a repair made it anew
+	gaps     uint8 // bits of entries that are broken in a damaged one, of which the tail is known
 	r        Replica
 	// held are the contents of entries up to Queued; those up to Tail are durable.
 	held [perSegment]uint8
@@ -87,6 +88,7 @@ type world struct {
 	boots                [nodes]uint8
 	fences               [nodes]uint8 // the highest segment number that each store saw named
 	crashes, lies, wipes uint8
+	breaks               uint8
 	said                 [saidCodes]uint8 // contents that were acknowledged, by the code of their position
 	broken               string           // what an operation itself found
 }
