@@ -292,7 +292,7 @@ func (g *Gateway) force(ctx context.Context, p mq.PartitionID, plan *forcePlan) 
 	return nil
 }
 
-// holderState is what a node said of a segment; a damaged copy is not known, and intact up to tail.
+// holderState is what a node said of a segment; a damaged copy is not known, and intact up to tail, with what others have of it.
 type holderState struct {
 	known, damaged bool
 	tail           mq.Position
@@ -336,7 +336,11 @@ func (g *Gateway) probeHolders(ctx context.Context, segments []mq.Segment) holde
 		}
 		out[a.store] = map[mq.SegmentID]holderState{}
 		for _, s := range a.res.GetSegments() {
-			out[a.store][mq.SegmentID(s.GetSegment())] = holderState{s.GetKnown(), s.GetDamaged(), s.GetTail().MQ()}
+			st := holderState{s.GetKnown(), s.GetDamaged(), s.GetTail().MQ()}
+			if together := s.GetTogether().MQ(); st.damaged && st.tail.Before(together) {
+				st.tail = together
+			}
+			out[a.store][mq.SegmentID(s.GetSegment())] = st
 		}
 	}
 	return out

@@ -3,6 +3,7 @@ package lognode
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
@@ -79,6 +80,9 @@ func (s *server) states(ctx context.Context, ids []uint64, ask func(*replica.Par
 			if damaged && (!st.Known || info.End != nil) {
 				out[i].Known = false
 				out[i].Damaged, out[i].Tail = true, mqpb.FromPosition(intact)
+				if st.Together != (mq.Position{}) {
+					out[i].Together = mqpb.FromPosition(st.Together)
+				}
 			}
 			done()
 		})
@@ -123,7 +127,12 @@ func (s *server) Seal(ctx context.Context, req *mqpb.SealRequest) (*mqpb.SealRes
 			ids = append(ids, mq.SegmentID(id))
 		}
 	}
-	if err := n.store.SealSegments(ids); err != nil {
+	// A damaged copy says nothing, but may count where an operator goes on with what is left: it takes nothing more either.
+	damaged := slices.DeleteFunc(segmentIDs(req.Segments), func(id mq.SegmentID) bool {
+		info, ok := n.store.Segment(id)
+		return !ok || !info.Damaged || slices.Contains(ids, id)
+	})
+	if err := n.store.SealSegments(slices.Concat(ids, damaged)); err != nil {
 		return nil, status.Errorf(codes.Internal, "making seal flags durable: %v", err)
 	}
 	answers := map[uint64]bool{}
@@ -132,12 +141,20 @@ func (s *server) Seal(ctx context.Context, req *mqpb.SealRequest) (*mqpb.SealRes
 	}
 	states, err := s.states(ctx, req.Segments, func(p *replica.Partition, id mq.SegmentID, answer func(replica.State)) {
 		if !answers[uint64(id)] {
-			answer(replica.State{})
+			p.Together(id, answer)
 			return
 		}
 		p.Flagged(id, answer)
 	})
 	return &mqpb.SealResponse{Node: mqpb.FromIncarnation(n.store.Identity()), Segments: states}, err
+}
+
+func segmentIDs(list []uint64) []mq.SegmentID {
+	out := make([]mq.SegmentID, len(list))
+	for i, id := range list {
+		out[i] = mq.SegmentID(id)
+	}
+	return out
 }
 
 // Create makes replicas of new segments durably. They serve only when etcd names them.

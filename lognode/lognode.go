@@ -122,6 +122,7 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 	n.goRun(n.repair)
 	n.goRun(n.deriveFooters)
 	n.goRun(n.copyAtOnce)
+	n.goRun(n.restore)
 	n.goRun(n.mirror)
 	n.goRun(n.watchStore)
 	if n.standing, err = n.register(ctx); err != nil {

@@ -551,8 +551,11 @@ type SegmentState struct {
 	Remade  bool `protobuf:"varint,9,opt,name=remade,proto3" json:"remade,omitempty"` // a repair made the copy anew: what it lacks says nothing about what was acknowledged
 	// How many entries of a sealed segment there are and the sum of their CRCs, 0 where the tail is none of theirs: copies that
 	// end at the same place must agree (I3).
-	Entries       uint64 `protobuf:"varint,10,opt,name=entries,proto3" json:"entries,omitempty"`
-	Sum           uint64 `protobuf:"fixed64,11,opt,name=sum,proto3" json:"sum,omitempty"`
+	Entries uint64 `protobuf:"varint,10,opt,name=entries,proto3" json:"entries,omitempty"`
+	Sum     uint64 `protobuf:"fixed64,11,opt,name=sum,proto3" json:"sum,omitempty"`
+	// With damaged: up to where the segment could be put together out of all copies that answered, when this node tried last; unset
+	// if it has not. Like tail it counts only where an operator goes on with what is left (R6).
+	Together      *Position `protobuf:"bytes,12,opt,name=together,proto3" json:"together,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -662,6 +665,13 @@ func (x *SegmentState) GetSum() uint64 {
 		return x.Sum
 	}
 	return 0
+}
+
+func (x *SegmentState) GetTogether() *Position {
+	if x != nil {
+		return x.Together
+	}
+	return nil
 }
 
 // A fence in a seal is a leader's that can't find the end of a sealed segment: see ProbeRequest.
@@ -4939,7 +4949,7 @@ const file_splashdam_proto_rawDesc = "" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\"v\n" +
 	"\rProbeResponse\x12-\n" +
 	"\x04node\x18\x01 \x01(\v2\x19.splashdam.v1.IncarnationR\x04node\x126\n" +
-	"\bsegments\x18\x02 \x03(\v2\x1a.splashdam.v1.SegmentStateR\bsegments\"\xb5\x02\n" +
+	"\bsegments\x18\x02 \x03(\v2\x1a.splashdam.v1.SegmentStateR\bsegments\"\xe9\x02\n" +
 	"\fSegmentState\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\x04R\asegment\x12\x14\n" +
 	"\x05known\x18\x02 \x01(\bR\x05known\x12*\n" +
@@ -4955,7 +4965,8 @@ const file_splashdam_proto_rawDesc = "" +
 	"\x06remade\x18\t \x01(\bR\x06remade\x12\x18\n" +
 	"\aentries\x18\n" +
 	" \x01(\x04R\aentries\x12\x10\n" +
-	"\x03sum\x18\v \x01(\x06R\x03sum\"l\n" +
+	"\x03sum\x18\v \x01(\x06R\x03sum\x122\n" +
+	"\btogether\x18\f \x01(\v2\x16.splashdam.v1.PositionR\btogether\"l\n" +
 	"\vSealRequest\x12\x1a\n" +
 	"\bsegments\x18\x01 \x03(\x04R\bsegments\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12)\n" +
@@ -5430,113 +5441,114 @@ var file_splashdam_proto_depIdxs = []int32{
 	3,  // 6: splashdam.v1.ProbeResponse.node:type_name -> splashdam.v1.Incarnation
 	9,  // 7: splashdam.v1.ProbeResponse.segments:type_name -> splashdam.v1.SegmentState
 	2,  // 8: splashdam.v1.SegmentState.tail:type_name -> splashdam.v1.Position
-	7,  // 9: splashdam.v1.SealRequest.fence:type_name -> splashdam.v1.Named
-	3,  // 10: splashdam.v1.SealResponse.node:type_name -> splashdam.v1.Incarnation
-	9,  // 11: splashdam.v1.SealResponse.segments:type_name -> splashdam.v1.SegmentState
-	13, // 12: splashdam.v1.CreateRequest.segments:type_name -> splashdam.v1.NewSegment
-	5,  // 13: splashdam.v1.NewSegment.segment:type_name -> splashdam.v1.Segment
-	3,  // 14: splashdam.v1.CreateResponse.node:type_name -> splashdam.v1.Incarnation
-	15, // 15: splashdam.v1.CreateResponse.results:type_name -> splashdam.v1.CreateResult
-	1,  // 16: splashdam.v1.EnsureGroupRequest.partitions:type_name -> splashdam.v1.Partition
-	16, // 17: splashdam.v1.EnsureGroupRequest.group:type_name -> splashdam.v1.Group
-	21, // 18: splashdam.v1.EnsureGroupResponse.results:type_name -> splashdam.v1.PartitionResult
-	1,  // 19: splashdam.v1.DeleteGroupRequest.partitions:type_name -> splashdam.v1.Partition
-	21, // 20: splashdam.v1.DeleteGroupResponse.results:type_name -> splashdam.v1.PartitionResult
-	1,  // 21: splashdam.v1.PartitionResult.partition:type_name -> splashdam.v1.Partition
-	1,  // 22: splashdam.v1.GroupFiguresRequest.partitions:type_name -> splashdam.v1.Partition
-	24, // 23: splashdam.v1.GroupFiguresResponse.figures:type_name -> splashdam.v1.GroupFigures
-	1,  // 24: splashdam.v1.GroupFigures.partition:type_name -> splashdam.v1.Partition
-	26, // 25: splashdam.v1.GroupFigures.lanes:type_name -> splashdam.v1.LaneFigures
-	25, // 26: splashdam.v1.GroupFigures.unreadable:type_name -> splashdam.v1.OffsetRange
-	1,  // 27: splashdam.v1.HeldMessagesRequest.partition:type_name -> splashdam.v1.Partition
-	30, // 28: splashdam.v1.HeldMessagesRequest.filter:type_name -> splashdam.v1.DeadFilter
-	29, // 29: splashdam.v1.HeldMessagesResponse.messages:type_name -> splashdam.v1.HeldMessage
-	1,  // 30: splashdam.v1.DeadLettersRequest.partition:type_name -> splashdam.v1.Partition
-	30, // 31: splashdam.v1.DeadLettersRequest.filter:type_name -> splashdam.v1.DeadFilter
-	1,  // 32: splashdam.v1.SeekRequest.partitions:type_name -> splashdam.v1.Partition
-	35, // 33: splashdam.v1.SeekResponse.results:type_name -> splashdam.v1.SeekResult
-	1,  // 34: splashdam.v1.SeekResult.partition:type_name -> splashdam.v1.Partition
-	1,  // 35: splashdam.v1.SnapshotsRequest.partitions:type_name -> splashdam.v1.Partition
-	38, // 36: splashdam.v1.SnapshotsResponse.results:type_name -> splashdam.v1.PartitionSnapshots
-	1,  // 37: splashdam.v1.PartitionSnapshots.partition:type_name -> splashdam.v1.Partition
-	39, // 38: splashdam.v1.PartitionSnapshots.snapshots:type_name -> splashdam.v1.Snapshot
-	1,  // 39: splashdam.v1.PartitionFiguresRequest.partitions:type_name -> splashdam.v1.Partition
-	42, // 40: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
-	1,  // 41: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
-	44, // 42: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
-	25, // 43: splashdam.v1.PartitionFigures.unreadable:type_name -> splashdam.v1.OffsetRange
-	43, // 44: splashdam.v1.PartitionFigures.removal:type_name -> splashdam.v1.Removal
-	1,  // 45: splashdam.v1.ChangeScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	1,  // 46: splashdam.v1.ListScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	49, // 47: splashdam.v1.ListScheduledResponse.pending:type_name -> splashdam.v1.PendingSchedule
-	1,  // 48: splashdam.v1.FindScheduledRequest.partition:type_name -> splashdam.v1.Partition
-	1,  // 49: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
-	54, // 50: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
-	55, // 51: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
-	1,  // 52: splashdam.v1.ExplainRequest.partition:type_name -> splashdam.v1.Partition
-	58, // 53: splashdam.v1.ExplainResponse.ahead:type_name -> splashdam.v1.LaneAhead
-	1,  // 54: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
-	61, // 55: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
-	2,  // 56: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
-	2,  // 57: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
-	2,  // 58: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
-	7,  // 59: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
-	2,  // 60: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
-	3,  // 61: splashdam.v1.InventoryResponse.node:type_name -> splashdam.v1.Incarnation
-	68, // 62: splashdam.v1.InventoryResponse.segments:type_name -> splashdam.v1.HeldSegment
-	7,  // 63: splashdam.v1.InventoryResponse.named:type_name -> splashdam.v1.Named
-	5,  // 64: splashdam.v1.HeldSegment.segment:type_name -> splashdam.v1.Segment
-	2,  // 65: splashdam.v1.HeldSegment.tail:type_name -> splashdam.v1.Position
-	2,  // 66: splashdam.v1.HeldSegment.end:type_name -> splashdam.v1.Position
-	0,  // 67: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
-	0,  // 68: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
-	6,  // 69: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
-	10, // 70: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
-	12, // 71: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
-	17, // 72: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
-	19, // 73: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
-	22, // 74: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
-	27, // 75: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
-	31, // 76: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
-	33, // 77: splashdam.v1.LogNode.Seek:input_type -> splashdam.v1.SeekRequest
-	36, // 78: splashdam.v1.LogNode.Snapshots:input_type -> splashdam.v1.SnapshotsRequest
-	40, // 79: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
-	45, // 80: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
-	47, // 81: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
-	50, // 82: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
-	52, // 83: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
-	56, // 84: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
-	59, // 85: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
-	62, // 86: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
-	64, // 87: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
-	66, // 88: splashdam.v1.LogNode.Inventory:input_type -> splashdam.v1.InventoryRequest
-	0,  // 89: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
-	0,  // 90: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
-	8,  // 91: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
-	11, // 92: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
-	14, // 93: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
-	18, // 94: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
-	20, // 95: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
-	23, // 96: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
-	28, // 97: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
-	32, // 98: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
-	34, // 99: splashdam.v1.LogNode.Seek:output_type -> splashdam.v1.SeekResponse
-	37, // 100: splashdam.v1.LogNode.Snapshots:output_type -> splashdam.v1.SnapshotsResponse
-	41, // 101: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
-	46, // 102: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
-	48, // 103: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
-	51, // 104: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
-	53, // 105: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
-	57, // 106: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
-	60, // 107: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
-	63, // 108: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
-	65, // 109: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
-	67, // 110: splashdam.v1.LogNode.Inventory:output_type -> splashdam.v1.InventoryResponse
-	89, // [89:111] is the sub-list for method output_type
-	67, // [67:89] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	2,  // 9: splashdam.v1.SegmentState.together:type_name -> splashdam.v1.Position
+	7,  // 10: splashdam.v1.SealRequest.fence:type_name -> splashdam.v1.Named
+	3,  // 11: splashdam.v1.SealResponse.node:type_name -> splashdam.v1.Incarnation
+	9,  // 12: splashdam.v1.SealResponse.segments:type_name -> splashdam.v1.SegmentState
+	13, // 13: splashdam.v1.CreateRequest.segments:type_name -> splashdam.v1.NewSegment
+	5,  // 14: splashdam.v1.NewSegment.segment:type_name -> splashdam.v1.Segment
+	3,  // 15: splashdam.v1.CreateResponse.node:type_name -> splashdam.v1.Incarnation
+	15, // 16: splashdam.v1.CreateResponse.results:type_name -> splashdam.v1.CreateResult
+	1,  // 17: splashdam.v1.EnsureGroupRequest.partitions:type_name -> splashdam.v1.Partition
+	16, // 18: splashdam.v1.EnsureGroupRequest.group:type_name -> splashdam.v1.Group
+	21, // 19: splashdam.v1.EnsureGroupResponse.results:type_name -> splashdam.v1.PartitionResult
+	1,  // 20: splashdam.v1.DeleteGroupRequest.partitions:type_name -> splashdam.v1.Partition
+	21, // 21: splashdam.v1.DeleteGroupResponse.results:type_name -> splashdam.v1.PartitionResult
+	1,  // 22: splashdam.v1.PartitionResult.partition:type_name -> splashdam.v1.Partition
+	1,  // 23: splashdam.v1.GroupFiguresRequest.partitions:type_name -> splashdam.v1.Partition
+	24, // 24: splashdam.v1.GroupFiguresResponse.figures:type_name -> splashdam.v1.GroupFigures
+	1,  // 25: splashdam.v1.GroupFigures.partition:type_name -> splashdam.v1.Partition
+	26, // 26: splashdam.v1.GroupFigures.lanes:type_name -> splashdam.v1.LaneFigures
+	25, // 27: splashdam.v1.GroupFigures.unreadable:type_name -> splashdam.v1.OffsetRange
+	1,  // 28: splashdam.v1.HeldMessagesRequest.partition:type_name -> splashdam.v1.Partition
+	30, // 29: splashdam.v1.HeldMessagesRequest.filter:type_name -> splashdam.v1.DeadFilter
+	29, // 30: splashdam.v1.HeldMessagesResponse.messages:type_name -> splashdam.v1.HeldMessage
+	1,  // 31: splashdam.v1.DeadLettersRequest.partition:type_name -> splashdam.v1.Partition
+	30, // 32: splashdam.v1.DeadLettersRequest.filter:type_name -> splashdam.v1.DeadFilter
+	1,  // 33: splashdam.v1.SeekRequest.partitions:type_name -> splashdam.v1.Partition
+	35, // 34: splashdam.v1.SeekResponse.results:type_name -> splashdam.v1.SeekResult
+	1,  // 35: splashdam.v1.SeekResult.partition:type_name -> splashdam.v1.Partition
+	1,  // 36: splashdam.v1.SnapshotsRequest.partitions:type_name -> splashdam.v1.Partition
+	38, // 37: splashdam.v1.SnapshotsResponse.results:type_name -> splashdam.v1.PartitionSnapshots
+	1,  // 38: splashdam.v1.PartitionSnapshots.partition:type_name -> splashdam.v1.Partition
+	39, // 39: splashdam.v1.PartitionSnapshots.snapshots:type_name -> splashdam.v1.Snapshot
+	1,  // 40: splashdam.v1.PartitionFiguresRequest.partitions:type_name -> splashdam.v1.Partition
+	42, // 41: splashdam.v1.PartitionFiguresResponse.figures:type_name -> splashdam.v1.PartitionFigures
+	1,  // 42: splashdam.v1.PartitionFigures.partition:type_name -> splashdam.v1.Partition
+	44, // 43: splashdam.v1.PartitionFigures.followers:type_name -> splashdam.v1.FollowerFigures
+	25, // 44: splashdam.v1.PartitionFigures.unreadable:type_name -> splashdam.v1.OffsetRange
+	43, // 45: splashdam.v1.PartitionFigures.removal:type_name -> splashdam.v1.Removal
+	1,  // 46: splashdam.v1.ChangeScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	1,  // 47: splashdam.v1.ListScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	49, // 48: splashdam.v1.ListScheduledResponse.pending:type_name -> splashdam.v1.PendingSchedule
+	1,  // 49: splashdam.v1.FindScheduledRequest.partition:type_name -> splashdam.v1.Partition
+	1,  // 50: splashdam.v1.TraceRequest.partition:type_name -> splashdam.v1.Partition
+	54, // 51: splashdam.v1.TraceResponse.events:type_name -> splashdam.v1.TraceEvent
+	55, // 52: splashdam.v1.TraceResponse.groups:type_name -> splashdam.v1.TraceGroup
+	1,  // 53: splashdam.v1.ExplainRequest.partition:type_name -> splashdam.v1.Partition
+	58, // 54: splashdam.v1.ExplainResponse.ahead:type_name -> splashdam.v1.LaneAhead
+	1,  // 55: splashdam.v1.SettlementsRequest.partition:type_name -> splashdam.v1.Partition
+	61, // 56: splashdam.v1.SettlementsResponse.settlements:type_name -> splashdam.v1.Settlement
+	2,  // 57: splashdam.v1.ReadSegmentRequest.from:type_name -> splashdam.v1.Position
+	2,  // 58: splashdam.v1.ReadSegmentResponse.tail:type_name -> splashdam.v1.Position
+	2,  // 59: splashdam.v1.CopyEntriesRequest.end:type_name -> splashdam.v1.Position
+	7,  // 60: splashdam.v1.CopyEntriesRequest.fence:type_name -> splashdam.v1.Named
+	2,  // 61: splashdam.v1.CopyEntriesResponse.tail:type_name -> splashdam.v1.Position
+	3,  // 62: splashdam.v1.InventoryResponse.node:type_name -> splashdam.v1.Incarnation
+	68, // 63: splashdam.v1.InventoryResponse.segments:type_name -> splashdam.v1.HeldSegment
+	7,  // 64: splashdam.v1.InventoryResponse.named:type_name -> splashdam.v1.Named
+	5,  // 65: splashdam.v1.HeldSegment.segment:type_name -> splashdam.v1.Segment
+	2,  // 66: splashdam.v1.HeldSegment.tail:type_name -> splashdam.v1.Position
+	2,  // 67: splashdam.v1.HeldSegment.end:type_name -> splashdam.v1.Position
+	0,  // 68: splashdam.v1.LogNode.Gateway:input_type -> splashdam.v1.Raw
+	0,  // 69: splashdam.v1.LogNode.Peer:input_type -> splashdam.v1.Raw
+	6,  // 70: splashdam.v1.LogNode.Probe:input_type -> splashdam.v1.ProbeRequest
+	10, // 71: splashdam.v1.LogNode.Seal:input_type -> splashdam.v1.SealRequest
+	12, // 72: splashdam.v1.LogNode.Create:input_type -> splashdam.v1.CreateRequest
+	17, // 73: splashdam.v1.LogNode.EnsureGroup:input_type -> splashdam.v1.EnsureGroupRequest
+	19, // 74: splashdam.v1.LogNode.DeleteGroup:input_type -> splashdam.v1.DeleteGroupRequest
+	22, // 75: splashdam.v1.LogNode.GroupFigures:input_type -> splashdam.v1.GroupFiguresRequest
+	27, // 76: splashdam.v1.LogNode.HeldMessages:input_type -> splashdam.v1.HeldMessagesRequest
+	31, // 77: splashdam.v1.LogNode.DeadLetters:input_type -> splashdam.v1.DeadLettersRequest
+	33, // 78: splashdam.v1.LogNode.Seek:input_type -> splashdam.v1.SeekRequest
+	36, // 79: splashdam.v1.LogNode.Snapshots:input_type -> splashdam.v1.SnapshotsRequest
+	40, // 80: splashdam.v1.LogNode.PartitionFigures:input_type -> splashdam.v1.PartitionFiguresRequest
+	45, // 81: splashdam.v1.LogNode.ChangeScheduled:input_type -> splashdam.v1.ChangeScheduledRequest
+	47, // 82: splashdam.v1.LogNode.ListScheduled:input_type -> splashdam.v1.ListScheduledRequest
+	50, // 83: splashdam.v1.LogNode.FindScheduled:input_type -> splashdam.v1.FindScheduledRequest
+	52, // 84: splashdam.v1.LogNode.Trace:input_type -> splashdam.v1.TraceRequest
+	56, // 85: splashdam.v1.LogNode.Explain:input_type -> splashdam.v1.ExplainRequest
+	59, // 86: splashdam.v1.LogNode.Settlements:input_type -> splashdam.v1.SettlementsRequest
+	62, // 87: splashdam.v1.LogNode.ReadSegment:input_type -> splashdam.v1.ReadSegmentRequest
+	64, // 88: splashdam.v1.LogNode.CopyEntries:input_type -> splashdam.v1.CopyEntriesRequest
+	66, // 89: splashdam.v1.LogNode.Inventory:input_type -> splashdam.v1.InventoryRequest
+	0,  // 90: splashdam.v1.LogNode.Gateway:output_type -> splashdam.v1.Raw
+	0,  // 91: splashdam.v1.LogNode.Peer:output_type -> splashdam.v1.Raw
+	8,  // 92: splashdam.v1.LogNode.Probe:output_type -> splashdam.v1.ProbeResponse
+	11, // 93: splashdam.v1.LogNode.Seal:output_type -> splashdam.v1.SealResponse
+	14, // 94: splashdam.v1.LogNode.Create:output_type -> splashdam.v1.CreateResponse
+	18, // 95: splashdam.v1.LogNode.EnsureGroup:output_type -> splashdam.v1.EnsureGroupResponse
+	20, // 96: splashdam.v1.LogNode.DeleteGroup:output_type -> splashdam.v1.DeleteGroupResponse
+	23, // 97: splashdam.v1.LogNode.GroupFigures:output_type -> splashdam.v1.GroupFiguresResponse
+	28, // 98: splashdam.v1.LogNode.HeldMessages:output_type -> splashdam.v1.HeldMessagesResponse
+	32, // 99: splashdam.v1.LogNode.DeadLetters:output_type -> splashdam.v1.DeadLettersResponse
+	34, // 100: splashdam.v1.LogNode.Seek:output_type -> splashdam.v1.SeekResponse
+	37, // 101: splashdam.v1.LogNode.Snapshots:output_type -> splashdam.v1.SnapshotsResponse
+	41, // 102: splashdam.v1.LogNode.PartitionFigures:output_type -> splashdam.v1.PartitionFiguresResponse
+	46, // 103: splashdam.v1.LogNode.ChangeScheduled:output_type -> splashdam.v1.ChangeScheduledResponse
+	48, // 104: splashdam.v1.LogNode.ListScheduled:output_type -> splashdam.v1.ListScheduledResponse
+	51, // 105: splashdam.v1.LogNode.FindScheduled:output_type -> splashdam.v1.FindScheduledResponse
+	53, // 106: splashdam.v1.LogNode.Trace:output_type -> splashdam.v1.TraceResponse
+	57, // 107: splashdam.v1.LogNode.Explain:output_type -> splashdam.v1.ExplainResponse
+	60, // 108: splashdam.v1.LogNode.Settlements:output_type -> splashdam.v1.SettlementsResponse
+	63, // 109: splashdam.v1.LogNode.ReadSegment:output_type -> splashdam.v1.ReadSegmentResponse
+	65, // 110: splashdam.v1.LogNode.CopyEntries:output_type -> splashdam.v1.CopyEntriesResponse
+	67, // 111: splashdam.v1.LogNode.Inventory:output_type -> splashdam.v1.InventoryResponse
+	90, // [90:112] is the sub-list for method output_type
+	68, // [68:90] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_splashdam_proto_init() }

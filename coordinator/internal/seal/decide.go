@@ -252,9 +252,11 @@ func moving(h *mq.Head, c *Cluster) bool {
 
 // Answer is what one replica's node said of one segment.
 type Answer struct {
-	Node       mq.Incarnation
-	Known      bool // false is never an empty tail (R3)
-	Damaged    bool // not known, but intact up to Tail, which counts only for an operator who goes on with that
+	Node  mq.Incarnation
+	Known bool // false is never an empty tail (R3)
+	// Damaged: not known, but with what other copies have of it intact up to Tail, which counts only for an operator who goes on
+	// with that.
+	Damaged    bool
 	Tail       mq.Position
 	Sealed     bool
 	Leads      bool

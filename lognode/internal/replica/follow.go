@@ -14,6 +14,8 @@ import (
 type held struct {
 	copy    *segment.Replica
 	damaged bool // answers unknown, which is never an empty tail (R3)
+	// together is up to where the segment of a damaged one could be put together out of all copies; see Partition.together.
+	together mq.Position
 	// ack answers the leader on the stream that entries last came by; nil before any did.
 	ack func(frame.Ack)
 	// settled are those who wait for everything given to the disk to be durable: a seal, a copy.
@@ -35,16 +37,22 @@ func (p *Partition) Adopt(info store.SegmentInfo) {
 		if p.copies[info.Segment.ID] != nil {
 			return
 		}
-		h := &held{damaged: info.Damaged, ended: info.End != nil,
-			copy: segment.NewReplica(info.Segment, info.Tail, info.Last, info.SealFlag, info.End)}
-		if info.Tail == info.Segment.Base {
-			h.index = newIndexing(&info.Segment)
-		} else if !info.SealFlag {
-			h.late = &lateEntries{}
-		}
+		h := heldAs(&info)
+		h.damaged = info.Damaged
 		p.copies[info.Segment.ID] = h
 		p.lookForLead()
 	})
+}
+
+// heldAs is a copy as the store has it.
+func heldAs(info *store.SegmentInfo) *held {
+	h := &held{ended: info.End != nil, copy: segment.NewReplica(info.Segment, info.Tail, info.Last, info.SealFlag, info.End)}
+	if info.Tail == info.Segment.Base {
+		h.index = newIndexing(&info.Segment)
+	} else if !info.SealFlag {
+		h.late = &lateEntries{}
+	}
+	return h
 }
 
 // Drop forgets a segment that was removed from the store.
@@ -177,12 +185,15 @@ func (p *Partition) Ask(from mq.Incarnation, id mq.SegmentID, ack func(frame.Ack
 }
 
 // BeginSeal stops the copy from taking entries, also as its leader, and calls settled once every entry
-// written before is durable; known is false if this store can't say. The caller makes the flags
+// written before is durable; known is false if this store can't say: a damaged copy, which stays sealed when it is restored. The caller makes the flags
 // durable, then calls Flagged, then answers the tail.
 func (p *Partition) BeginSeal(id mq.SegmentID, settled func(known bool)) {
 	ok := p.post(func() {
 		h := p.copies[id]
 		if h == nil || h.damaged {
+			if h != nil {
+				h.copy.Seal() // should it be restored
+			}
 			settled(false)
 			return
 		}
@@ -207,6 +218,8 @@ type State struct {
 	Tail                             mq.Position
 	// Remade: a repair made the copy anew; see segment.Found.
 	Remade bool
+	// Together is for a damaged copy; see Partition.Together.
+	Together mq.Position
 }
 
 // Flagged says that the seal flag is durable, and answers the tail that goes with it.
@@ -225,8 +238,11 @@ func (p *Partition) Flagged(id mq.SegmentID, answer func(State)) {
 func (p *Partition) Probe(id mq.SegmentID, answer func(State)) {
 	p.ask(answer, func() State {
 		h := p.copies[id]
-		if h == nil || h.damaged {
+		switch {
+		case h == nil:
 			return State{}
+		case h.damaged:
+			return State{Together: h.together}
 		}
 		return p.state(h)
 	})
@@ -239,7 +255,7 @@ func (p *Partition) ask(answer func(State), f func() State) {
 }
 
 func (p *Partition) state(h *held) State {
-	s := State{Known: true, Sealed: h.copy.Flagged(), Tail: h.copy.Tail(), Remade: h.copy.Segment().Compared == copyAnew}
+	s := State{Known: true, Sealed: h.copy.Flagged(), Tail: h.copy.Tail(), Remade: h.copy.Segment().Compared == copyAnew, Together: h.together}
 	if l := p.lead; l != nil && l.seg.Segment().ID == h.copy.Segment().ID && !l.seg.Sealed() {
 		s.Leads = true
 		s.Committing = p.quorate(l)

@@ -5,6 +5,8 @@ import "github.com/prometheus/client_golang/prometheus"
 // Metrics are counted over all partitions of a node.
 type Metrics struct {
 	Appended, Delivered, ReadErrors, Opened, Repaired, Expired, Footers, Lost, Released, Lapsed prometheus.Counter
+	// Restored are damaged copies of open segments that became what they were.
+	Restored prometheus.Counter
 	// Faults are partitions that were stopped, by the invariant that was broken.
 	Faults *prometheus.CounterVec
 	// Archived are segments that are in the archive, Unarchived those that were removed though they are not, as the disk was
@@ -65,6 +67,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Lapsed:        counter("lapsed_messages_total", "Messages that were past their TTL when a group should have had them."),
 		Lost:          counter("lost_ranges_total", "Ranges of partitions that a leader here recorded as lost."),
 		Repaired:      counter("repaired_bytes_total", "Bytes of entries that were written to make copies whole: from other nodes, and what was intact of a damaged copy."),
+		Restored:      counter("restored_copies_total", "Damaged copies of open segments that became what they were before, out of what is intact of all copies."),
 		Footers:       counter("derived_footers_total", "Footers that were derived by reading a sealed segment's entries again."),
 		Opened:        counter("leaderships_total", "Segments that this node began to lead."),
 	}

@@ -91,22 +91,31 @@ func (p *Partition) holdAnew(id mq.SegmentID, index *indexing) error {
 	if !ok {
 		return fmt.Errorf("segment %d was not made", id)
 	}
-	done := make(chan struct{})
-	p.post(func() {
-		defer close(done)
+	return p.inOrder(p.ctx, func() {
 		h := p.copies[id]
 		if h == nil {
 			h = &held{}
 			p.copies[id] = h
 		}
-		h.damaged, h.ended, h.index, h.late = p.fault != nil, true, index, nil
+		h.damaged, h.ended, h.index, h.late, h.together = p.fault != nil, true, index, nil, mq.Position{}
 		h.copy = segment.NewReplica(info.Segment, info.Tail, info.Last, true, info.End)
 		p.settle(h)
+	})
+}
+
+// inOrder runs f on the partition's goroutine and waits until it has.
+func (p *Partition) inOrder(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	p.post(func() {
+		defer close(done)
+		f()
 	})
 	select {
 	case <-done:
 		return nil
 	case <-p.ctx.Done():
 		return p.ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

@@ -27,7 +27,7 @@ type donor struct {
 func (d donor) Probe(_ context.Context, req *mqpb.ProbeRequest, _ ...grpc.CallOption) (*mqpb.ProbeResponse, error) {
 	info, ok := d.store.Segment(mq.SegmentID(req.Segments[0]))
 	return &mqpb.ProbeResponse{Node: mqpb.FromIncarnation(d.store.Identity()), Segments: []*mqpb.SegmentState{{Segment: req.Segments[0],
-		Known: ok && !info.Damaged, Tail: mqpb.FromPosition(info.Tail)}}}, nil
+		Known: ok && !info.Damaged, Tail: mqpb.FromPosition(info.Tail), Entries: info.Count, Sum: info.Sum}}}, nil
 }
 
 func (d donor) Client(mq.StoreID) (mqpb.LogNodeClient, error) { return d, nil }

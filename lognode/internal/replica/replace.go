@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -20,15 +21,10 @@ func (p *Partition) replace(ctx context.Context, s *mq.Segment, taken func(ctx c
 	if err := p.unstopped(ctx); err != nil {
 		return err
 	}
-	intact, err := p.env.Store.Intact(s.ID)
-	if err != nil {
-		return err
+	if reach, err := p.together(ctx, s, taken); err != nil {
+		return fmt.Errorf("the copies of segment %d give it only up to %s together: %w", s.ID, reach, err)
 	}
-	err = p.walk(ctx, s, maxPosition(intact, s.Base), func(e *mq.Entry) error { return taken(ctx, mq.EntryHeaderSize+len(e.Records)) })
-	if err != nil {
-		return fmt.Errorf("the copies of segment %d don't give all of it together: %w", s.ID, err)
-	}
-	p.log.Warn("a damaged copy is replaced", "segment", s.ID, "intact", intact)
+	p.log.Warn("a damaged copy is replaced", "segment", s.ID)
 	r, err := p.env.Store.Replace(asNew(s, copyAnew), s.End)
 	if err != nil {
 		return err
@@ -37,10 +33,35 @@ func (p *Partition) replace(ctx context.Context, s *mq.Segment, taken func(ctx c
 	if err := p.combine(ctx, s, r, taken); err != nil {
 		return err
 	}
-	if err := r.Commit(s.DataEnd()); err != nil {
+	err = r.Commit(s.DataEnd())
+	if errors.Is(err, store.ErrAccount) && p.vouchedFor(ctx, s, r) {
+		p.log.Warn("the account of a damaged copy was wrong: other whole copies have that of the new one", "segment", s.ID, "err", err)
+		err = r.CommitVouched(s.DataEnd())
+	}
+	if err != nil {
 		return err
 	}
 	return p.holdAnew(s.ID, nil) // its footer is there, or is derived later
+}
+
+// vouchedFor says whether another holder has the sealed segment whole, with the account of a new copy, and none that has it whole
+// has another one. Then what the damaged copy says of itself is damaged, too.
+func (p *Partition) vouchedFor(ctx context.Context, s *mq.Segment, r *store.Replacement) bool {
+	x := suffix{p: p, self: p.env.Store.Identity().Store}
+	q := p.inquire(ctx, p.others(s), func(ctx context.Context, r mq.Replica) segment.Found { return x.tailOf(ctx, s, r) })
+	defer q.end()
+	entries, sum := r.Account()
+	agree := 0
+	for _, f := range q.all() {
+		switch {
+		case !f.Known || f.Entries == 0 || f.Tail != s.DataEnd():
+		case f.Entries == entries && f.Sum == sum:
+			agree++
+		default:
+			return false
+		}
+	}
+	return agree > 0
 }
 
 // combine fills a replacement.
@@ -75,14 +96,9 @@ func (p *Partition) combine(ctx context.Context, s *mq.Segment, r *store.Replace
 
 // unstopped is nil unless the partition is stopped here: then what is on disk is to be looked at, as it is.
 func (p *Partition) unstopped(ctx context.Context) error {
-	fault := make(chan error, 1)
-	p.post(func() { fault <- p.fault })
-	select {
-	case err := <-fault:
+	var fault error
+	if err := p.inOrder(ctx, func() { fault = p.fault }); err != nil {
 		return err
-	case <-p.ctx.Done():
-		return p.ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return fault
 }

@@ -35,6 +35,12 @@ type broken struct {
 // breakCopies makes a copy for each list of entries that are broken in it.
 func breakCopies(t *testing.T, bad ...[]int) *broken {
 	t.Helper()
+	return breakCopiesOf(t, func(int, int) string { return "" }, bad...)
+}
+
+// breakCopiesOf is breakCopies where an entry of a copy has some more text at its end.
+func breakCopiesOf(t *testing.T, more func(i, n int) string, bad ...[]int) *broken {
+	t.Helper()
 	b := &broken{}
 	dirs := make([]string, len(bad))
 	for i := range bad {
@@ -49,7 +55,7 @@ func breakCopies(t *testing.T, bad ...[]int) *broken {
 	var end mq.Position
 	for i, s := range b.stores {
 		noError(t, s.CreateSegments([]mq.Segment{b.seg}))
-		b.raw, end = fillWith(t, s, &b.seg, 40, long)
+		b.raw, end = fillWith(t, s, &b.seg, 40, func(n int) string { return long(n) + more(i, n) })
 		noError(t, s.SealSegments([]mq.SegmentID{5}))
 		noError(t, s.SetEnd(5, end))
 		noError(t, s.Close())
@@ -162,6 +168,45 @@ func TestDamageInAllCopiesChangesNothing(t *testing.T) {
 		if n != 39 {
 			t.Errorf("%d entries are read", n)
 		}
+	}
+}
+
+// What a damaged copy says of itself, as many entries with such a sum, may be wrong, too. Then it is replaced as soon as another whole
+// copy says what the new one does, and not before.
+func TestDamagedCopyWithAWrongAccountIsReplaced(t *testing.T) {
+	t.Parallel()
+	wrong := func(i, n int) string {
+		if i == 0 && n == 10 {
+			return "!"
+		}
+		return ""
+	}
+	b := breakCopiesOf(t, wrong, []int{10}, []int{20}, []int{30})
+	if err := b.parts[0].Repair(t.Context(), &b.seg, unhurried); !errors.Is(err, store.ErrAccount) {
+		t.Fatalf("nobody vouches for it: %v", err)
+	}
+	b.mustHold(t, 0, 10)
+	for _, i := range []int{1, 2, 0} {
+		noError(t, b.parts[i].Repair(t.Context(), &b.seg, unhurried))
+	}
+	for i, s := range b.stores {
+		b.mustHold(t, i)
+		noError(t, s.Verify(5))
+	}
+}
+
+// Whole copies that differ vouch for nothing.
+func TestCopiesThatDifferVouchForNothing(t *testing.T) {
+	t.Parallel()
+	wrong := func(i, n int) string {
+		if i != 2 && n == 10+i {
+			return "!"
+		}
+		return ""
+	}
+	b := breakCopiesOf(t, wrong, []int{10}, nil, nil)
+	if err := b.parts[0].Repair(t.Context(), &b.seg, unhurried); !errors.Is(err, store.ErrAccount) {
+		t.Fatalf("two that differ: %v", err)
 	}
 }
 

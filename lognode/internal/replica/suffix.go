@@ -174,6 +174,10 @@ func (x *suffix) judge(ctx context.Context, head mq.Head, s *mq.Segment, by meta
 	}
 	if !forced {
 		by = meta.Force{}
+	} else if reach, _ := x.p.together(ctx, s, func(ctx context.Context, _ int) error { return ctx.Err() }); held.Before(reach) {
+		if held = reach; !held.Before(s.DataEnd()) {
+			return nil // the copies have all of it together
+		}
 	}
 	_, err = x.p.env.Chain.RecordLost(ctx, head, *s, held, by)
 	if err == nil {

@@ -47,14 +47,18 @@ func (c *course) over() bool { return !c.at.Before(c.s.DataEnd()) }
 // is not, or is not here, from whichever other replica has it. So a segment is read whole of which every copy is
 // damaged, if not all at the same entry.
 func (p *Partition) walk(ctx context.Context, s *mq.Segment, from mq.Position, f func(*mq.Entry) error) error {
-	c := &course{s: s, at: from, f: f}
+	return walked(p.through(ctx, &course{s: s, at: from, f: f}))
+}
+
+// through is walk on a course.
+func (p *Partition) through(ctx context.Context, c *course) error {
 	for !c.over() {
 		err := p.walkHere(ctx, c)
 		if err == nil && !c.over() {
 			err = p.walkThere(ctx, c)
 		}
 		if err != nil {
-			return walked(err)
+			return err
 		}
 	}
 	return nil
@@ -70,7 +74,7 @@ func walked(err error) error {
 // walkHere goes on with the entries of this store, until the end or one that is not here or not intact.
 func (p *Partition) walkHere(ctx context.Context, c *course) error {
 	info, ok := p.env.Store.Segment(c.s.ID)
-	if !ok || !c.at.Before(info.Tail) {
+	if !ok || !info.Damaged && !c.at.Before(info.Tail) { // behind the tail of a damaged one something may be intact
 		return ctx.Err()
 	}
 	var stop error
