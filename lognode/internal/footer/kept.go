@@ -17,7 +17,7 @@ type keyForm struct {
 	own  int // keys that were not carried forward from a segment before
 }
 
-// keptPart is about what a part takes in memory besides its sections.
+// keptPart is about what a part takes in memory besides its sections, and a footer besides its parts.
 const keptPart = 256
 
 // Keep is what a new leader needs of a footer, lanes and idempotency keys, checked and in memory; of keys those parts that are
@@ -25,6 +25,7 @@ const keptPart = 256
 // itself, and what it was read from, may end before it.
 func (f *Footer) Keep(since int64) (kept *Footer, bytes int, err error) {
 	kept = &Footer{Segment: f.Segment, End: f.End, To: f.To, Parts: make([]*Part, len(f.Parts))}
+	bytes = keptPart
 	for i, p := range f.Parts {
 		size := 0
 		if kept.Parts[i], size, err = p.keep(since); err != nil {

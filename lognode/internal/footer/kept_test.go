@@ -20,7 +20,7 @@ func TestKeptSaysWhatTheFooterSays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := 0
+		all := keptPart
 		for _, p := range f.Parts {
 			all += int(p.Size()) + keptPart
 			p.r = nil

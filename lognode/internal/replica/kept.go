@@ -84,15 +84,21 @@ func (c *FooterCache) remove(at *list.Element) {
 	c.bytes -= kept.bytes
 }
 
-// keep takes up a footer that is whole.
-func (p *Partition) keep(f *footer.Footer) {
-	if kept, bytes, err := f.Keep(p.env.Clock.Now() - int64(dedup.Window)); err == nil { // who reads it finds the damage, and mends it
-		p.env.Kept.put(kept, bytes)
+// keep takes up a footer that is whole, and returns what is kept of it; nil if it is damaged, which who reads it finds, and mends.
+func (p *Partition) keep(f *footer.Footer) *footer.Footer {
+	kept, bytes, err := f.Keep(p.env.Clock.Now() - int64(dedup.Window))
+	if err != nil {
+		return nil
 	}
+	p.env.Kept.put(kept, bytes)
+	return kept
 }
 
-// keepFile takes up the footer in a file that was just made whole. It runs beside the partition.
+// keepFile takes up the footer in a file that was just made whole, if no leader has. It runs beside the partition.
 func (p *Partition) keepFile(s *mq.Segment) {
+	if p.env.Kept.get(s.ID, s.End) != nil {
+		return
+	}
 	file, size, err := p.env.Store.OpenFooter(s.ID)
 	if err != nil {
 		return // the segment was removed
@@ -104,12 +110,19 @@ func (p *Partition) keepFile(s *mq.Segment) {
 	}
 }
 
-// withKept is withFooterOf for what footer.Keep takes: it reads the file only if that is not in memory.
+// withKept is withFooterOf for what footer.Keep takes: it reads the file only if that is not in memory, and then it is.
 func (p *Partition) withKept(ctx context.Context, s *mq.Segment, memory [][]byte, f func(*footer.Footer) error) error {
 	if kept := p.env.Kept.get(s.ID, s.DataEnd()); kept != nil {
 		if err := f(kept); !errors.Is(err, footer.ErrNotKept) {
 			return err // its sections were checked when it was kept
 		}
 	}
-	return p.withFooterOf(ctx, s, memory, f)
+	return p.withFooterOf(ctx, s, memory, func(whole *footer.Footer) error {
+		if kept := p.keep(whole); kept != nil {
+			if err := f(kept); !errors.Is(err, footer.ErrNotKept) {
+				return err
+			}
+		}
+		return f(whole)
+	})
 }

@@ -82,8 +82,34 @@ func TestNewLeaderReadsNoFooterThatIsKept(t *testing.T) {
 	o.spoilFooters()
 	o.open()
 	o.wantKnown(keys)
+	o.p.Close()
+	o.spoilFooters()
+	o.leadAnew() // nothing was published: there is no segment more
+	o.wantKnown(keys)
 	if n := testutil.ToFloat64(o.env.Metrics.Footers); n != derived {
 		t.Errorf("%v footers were derived after the restart, %v of them by a leader", n, n-derived)
+	}
+}
+
+// What a leader read of files it need not read again.
+func TestLeaderKeepsTheFootersItReads(t *testing.T) {
+	t.Parallel()
+	const keys = 6
+	o := newOne(t)
+	o.chainOf(keys)
+	o.stop()
+	o.boot() // nothing looks at what is there
+	o.open()
+	o.wantKnown(keys)
+	if n := testutil.ToFloat64(o.env.Metrics.Footers); n != 1 {
+		t.Fatalf("%v footers were derived, want that of the last segment only", n)
+	}
+	o.p.Close()
+	o.spoilFooters()
+	o.leadAnew()
+	o.wantKnown(keys)
+	if n := testutil.ToFloat64(o.env.Metrics.Footers); n != 1 {
+		t.Errorf("%v footers were derived, want none more", n)
 	}
 }
 
