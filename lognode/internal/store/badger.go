@@ -62,7 +62,12 @@ func (l *badgerLog) err() error {
 	return nil
 }
 
-// badgerOptions are the measured ones; doc.go and the design say why.
+// noStall is a number of tables that no volume reaches.
+const noStall = 1 << 20
+
+// badgerOptions are the measured ones; doc.go and the design say why. Badger merges no tables: its compactors look 40 times a
+// second for something to do in each volume that is open for writing, which is most of what an idle node does. A volume is full
+// when it has maxTables of them instead, and what would wait for a merge is not to wait.
 func badgerOptions(dir string, readOnly bool, log badger.Logger) badger.Options {
 	return badger.DefaultOptions(dir).
 		WithReadOnly(readOnly).
@@ -74,7 +79,8 @@ func badgerOptions(dir string, readOnly bool, log badger.Logger) badger.Options 
 		WithValueThreshold(valueThreshold).
 		WithValueLogFileSize(valueLogFileSize).
 		WithMemTableSize(memTableSize).
-		WithNumCompactors(2).
+		WithNumCompactors(0).
+		WithNumLevelZeroTablesStall(noStall).
 		WithMetricsEnabled(false).
 		WithChecksumVerificationMode(options.OnBlockRead).
 		WithLogger(log)

@@ -160,7 +160,11 @@ func (c *committer) write(group []job) error {
 		return err
 	}
 	s.metrics.committed(time.Since(start), entries, bytes)
-	c.publish(v, bytes)
+	tables := v.tables
+	if v.uncounted += int(entries); v.uncounted >= tablesEvery {
+		tables, v.uncounted = tablesOf(v.db), 0
+	}
+	c.publish(v, bytes, tables)
 	return nil
 }
 
@@ -232,11 +236,12 @@ func (s *Store) stagedFor(a *Append) (*stagedPart, error) {
 }
 
 // publish moves the tails: from here on reads see the entries.
-func (c *committer) publish(v *volume, bytes int64) {
+func (c *committer) publish(v *volume, bytes int64, tables int) {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v.bytes += bytes
+	v.tables = tables
 	for id, st := range c.staged {
 		g, add := st.segment, &st.add
 		if add.count == 0 {

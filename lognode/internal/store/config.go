@@ -20,6 +20,13 @@ const (
 	memTableSize     = 16 << 20
 	valueLogFileSize = 32 << 20
 	valueThreshold   = 128
+
+	// maxTables is how many tables Badger has made of a volume's memtables when the volume is full: they are not merged, and a read
+	// may have to look into each. A memtable takes 220,000 entries that lie in the value log, so that only smaller ones, of which it
+	// takes 120,000, fill a volume of 256 MiB before its bytes do: with 100 MB of entries of 110 bytes.
+	maxTables = 8
+	// tablesEvery is after how many entries the tables are counted; a memtable takes ten times as many.
+	tablesEvery = groupEntries
 )
 
 // Config says where a store is and how much it may use.

@@ -9,15 +9,14 @@ import (
 )
 
 // roll makes the next volume the active one when the active one is full, or with force. It is the
-// committer's. The next one is opened ahead by the janitor once the active one is half full (an open volume costs memory, and
-// Badger looks 40 times a second whether there is something to compact); until it is there the active one grows, to twice its
-// size at most, then the committer waits.
+// committer's. The next one is opened ahead by the janitor once the active one is half full (an open volume costs memory);
+// until it is there the active one grows, to twice its size at most, then the committer waits.
 func (s *Store) roll(force bool) error {
 	for {
 		s.mu.Lock()
 		old, next := s.active, s.next
 		switch {
-		case !force && old.bytes < s.cfg.VolumeBytes:
+		case !force && !old.filled(2, s.cfg.VolumeBytes):
 			ahead := next == nil && s.wantsNextLocked()
 			s.mu.Unlock()
 			if ahead {
@@ -34,7 +33,7 @@ func (s *Store) roll(force bool) error {
 			poke(s.pokeJan)
 			return nil
 		}
-		wait := force || old.bytes >= 2*s.cfg.VolumeBytes
+		wait := force || old.filled(4, s.cfg.VolumeBytes)
 		s.forced = s.forced || force
 		s.mu.Unlock()
 		if wait && s.space.full() {
@@ -116,7 +115,7 @@ func (s *Store) tidyVolumes() {
 }
 
 // wantsNextLocked says whether the next volume will be needed soon; Store.mu is held.
-func (s *Store) wantsNextLocked() bool { return s.forced || s.active.bytes >= s.cfg.VolumeBytes/2 }
+func (s *Store) wantsNextLocked() bool { return s.forced || s.active.filled(1, s.cfg.VolumeBytes) }
 
 // openAhead makes the next volume if there is none and one will be needed soon.
 func (s *Store) openAhead() error {

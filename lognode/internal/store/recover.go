@@ -224,7 +224,7 @@ func (r *recovery) chooseActive() error {
 	}
 	for _, v := range slices.Backward(usable) {
 		switch {
-		case v.number < floor || v.log.err() != nil || v.bytes >= s.cfg.VolumeBytes:
+		case v.number < floor || v.log.err() != nil || v.filled(2, s.cfg.VolumeBytes):
 		case v.bytes > 0:
 			s.active = v
 		case s.active == nil:

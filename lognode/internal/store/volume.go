@@ -30,6 +30,8 @@ type volume struct {
 	// have here.
 	bytes, live int64
 	parts       int
+	// tables is how many tables there were when they were counted last, uncounted how many entries were put in since.
+	tables, uncounted int
 	// rolled is set when it takes no more entries, listed when its list is on disk.
 	rolled, listed bool
 	// noCompact is set when its rest can't be copied because something in it is damaged.
@@ -92,8 +94,17 @@ func (v *volume) openForWriting() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.db = db
+	v.tables = tablesOf(db)
 	v.ts.Store(db.MaxVersion())
 	return nil
+}
+
+// tablesOf is how many tables were made of memtables and not merged.
+func tablesOf(db *badger.DB) int { return db.Levels()[0].NumTables }
+
+// filled says whether a volume open for writing holds that many halves of what a volume is to hold. Store.mu is held.
+func (v *volume) filled(halves int, volumeBytes int64) bool {
+	return 2*v.bytes >= int64(halves)*volumeBytes || 2*v.tables >= halves*maxTables
 }
 
 // acquire gives the open Badger, opening it for reading if it is closed; release must follow. The error
