@@ -195,6 +195,49 @@ func TestMuseum18LostEventsAreFound(t *testing.T) {
 	}
 }
 
+// A list or a check that finds nothing new wakes nobody: each of those who are woken goes through all partitions, and there is
+// a check of each prefix once a minute.
+func TestWhatBringsNothingNewWakesNobody(t *testing.T) {
+	s, ctx := testStore(t)
+	if err := s.CreatePartitions(ctx, 1, 0, 10, 1, 1); err != nil {
+		t.Fatal(err)
+	}
+	v := NewView(s, quiet(), WithReports)
+	all := func(look func(context.Context, *kind) error) {
+		t.Helper()
+		for _, k := range v.kinds {
+			if err := look(ctx, k); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	list := func(ctx context.Context, k *kind) error { _, err := v.list(ctx, k); return err }
+	all(list)
+	changes, cancel := v.Subscribe()
+	defer cancel()
+	was := v.Version()
+	all(v.check)
+	all(list)
+	select {
+	case <-changes:
+		t.Error("somebody was woken")
+	default:
+	}
+	if got := v.Version(); got != was || was == 0 {
+		t.Errorf("version %d, before %d", got, was)
+	}
+	// What is gone is found by a list too.
+	if _, err := s.c.Delete(ctx, prefixPartitions, clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	all(list)
+	select {
+	case <-changes:
+	default:
+		t.Error("nobody was woken by what is gone")
+	}
+}
+
 // TestViewListsByPages: more keys than one answer holds.
 func TestViewListsByPages(t *testing.T) {
 	s, ctx := testStore(t)

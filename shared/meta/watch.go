@@ -145,11 +145,14 @@ func (v *View) list(ctx context.Context, k *kind) (int64, error) {
 		return 0, v.wentBack(k, revision)
 	}
 	present := make(map[string]struct{}, len(all))
+	changes := 0
 	for _, kv := range all {
 		present[string(kv.Key)] = struct{}{}
-		v.apply(k, kv)
+		if v.apply(k, kv) {
+			changes++
+		}
 	}
-	v.settle(k, revision, func(key string) bool { _, ok := present[key]; return ok })
+	v.settle(k, revision, changes, func(key string) bool { _, ok := present[key]; return ok })
 	return revision, nil
 }
 
@@ -160,18 +163,21 @@ func (v *View) wentBack(k *kind, revision int64) error {
 	return fmt.Errorf("meta: etcd answers revision %d of %s, %d was seen", revision, k.prefix, k.seen)
 }
 
-// settle removes what a list of that revision did not hold, and ignores events up to it from now on.
-func (v *View) settle(k *kind, revision int64, present func(key string) bool) (removed int) {
+// settle removes what a list of that revision did not hold, and ignores events up to it from now on. It adds what it removed to
+// the changes that the list brought, and wakes subscribers only if there are any: each look of theirs goes through much.
+func (v *View) settle(k *kind, revision int64, changes int, present func(key string) bool) int {
 	for key, mod := range k.mods {
 		if mod <= revision && !present(key) {
 			delete(k.mods, key)
 			k.unset(strings.TrimPrefix(key, k.prefix))
-			removed++
+			changes++
 		}
 	}
 	k.floor, k.seen = max(k.floor, revision), max(k.seen, revision)
-	v.notify()
-	return removed
+	if changes > 0 {
+		v.notify()
+	}
+	return changes
 }
 
 // apply takes one value if it is newer than what is held, and says whether it was. The caller holds v.mu.
@@ -289,8 +295,7 @@ func (v *View) check(ctx context.Context, k *kind) error {
 			late++
 		}
 	}
-	late += v.settle(k, revision, func(key string) bool { _, ok := present[key]; return ok })
-	if late > 0 {
+	if late = v.settle(k, revision, late, func(key string) bool { _, ok := present[key]; return ok }); late > 0 {
 		v.log.Info("a check found keys that no event had brought yet", "prefix", k.prefix, "keys", late)
 	}
 	return nil

@@ -169,17 +169,19 @@ func (n *node) stream(ctx context.Context) error {
 // watch ends a stream that says nothing when what is called for on it is elsewhere by now: its host is gone or its
 // process hangs, and TCP would keep the calls waiting.
 func (n *node) watch(ctx context.Context, end context.CancelFunc, s *Session) {
-	tick := time.NewTicker(hush / 3)
-	defer tick.Stop()
+	look := time.NewTimer(hush)
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-look.C:
 			silent := s.silent(n.r.elapsed())
 			if silent < hush {
+				look.Reset(hush - silent)
 				continue
 			}
+			look.Reset(hush / 3)
 			n.r.lookAt("node " + n.name + " says nothing")
 			live, ok := n.r.cfg.View.Node(n.name)
 			registered := ok && live.Addr == n.addr
