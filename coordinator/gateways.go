@@ -37,9 +37,15 @@ func newKnocker(dial link.Dial) *knocker {
 
 // run knocks until ctx ends, while there are groups that push, and calls changed when a gateway is gone or back.
 func (k *knocker) run(ctx context.Context, view *meta.View, changed func()) {
+	changes, cancel := view.Subscribe()
+	defer cancel()
 	for sleep(ctx, knockEvery) {
-		if !pushes(view) {
-			continue
+		for !pushes(view) {
+			select {
+			case <-changes:
+			case <-ctx.Done():
+				return
+			}
 		}
 		gateways := view.Gateways()
 		k.forget(gateways)

@@ -36,8 +36,8 @@ func (n *Node) deriveFooters() {
 			again = time.Now().Add(footersAgain)
 		}
 		var lacking []mq.Segment
-		for _, info := range n.store.Segments() {
-			if info.End == nil || info.Damaged || info.Tail.Before(*info.End) || whole[info.Segment.ID] {
+		for _, info := range n.store.Ended() {
+			if info.Damaged || info.Tail.Before(*info.End) || whole[info.Segment.ID] {
 				continue
 			}
 			s := info.Segment

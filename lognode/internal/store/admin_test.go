@@ -160,8 +160,14 @@ func TestSetEndCutsAndClamps(t *testing.T) {
 	// Ends in the active volume (b), and far back over several volumes (a), where nothing can be deleted.
 	nb, na := len(b.entries)-3, len(a.entries)/3
 	endA, endB := a.entries[na].At, b.entries[nb].At
+	if open := s.Ended(); len(open) != 0 {
+		t.Fatalf("ended: %+v", open)
+	}
 	if err := s.SetEnd(1, mq.Position{Offset: 1 << 40}); err != nil {
 		t.Fatalf("an end beyond the tail: %v", err)
+	}
+	if ended := s.Ended(); len(ended) != 1 || ended[0].Segment.ID != 1 || *ended[0].End != (mq.Position{Offset: 1 << 40}) {
+		t.Fatalf("ended: %+v", ended)
 	}
 	if err := s.SetEnd(1, endA); !errors.Is(err, ErrConflict) {
 		t.Fatalf("another end: %v", err)

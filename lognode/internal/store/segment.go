@@ -154,6 +154,18 @@ func (s *Store) Segments() []SegmentInfo {
 	return list
 }
 
+// Ended lists the replicas here whose segment has ended, in no order.
+func (s *Store) Ended() (list []SegmentInfo) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, g := range s.segments {
+		if g.facts.end != nil {
+			list = append(list, g.info())
+		}
+	}
+	return list
+}
+
 // Damages is how many segments reads have found damaged since the start: another number says that some copy may need to
 // be mended.
 func (s *Store) Damages() uint64 { return s.damages.Load() }
