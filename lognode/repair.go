@@ -45,6 +45,7 @@ func (n *Node) repair() {
 		if found != damages {
 			heads, damages = n.view.HeadsOf(n.store.Identity().Store), found
 			full.soon()
+			n.wants.again() // what was said to be whole may be what is damaged
 		}
 		if now := n.leaving(); !maps.Equal(now, leaving) {
 			leaving = now

@@ -190,9 +190,7 @@ func (w *wants) report() (meta.Report, string) {
 			delete(w.late, s)
 		}
 	}
-	for s := range w.added {
-		r.Copied = append(r.Copied, s)
-	}
+	r.Copied = w.whole()
 	w.mu.Unlock()
 	slices.Sort(r.Copied)
 	slices.Sort(r.SealFlags)
@@ -204,6 +202,19 @@ func (w *wants) report() (meta.Report, string) {
 	}
 	text, _ := json.Marshal(r)
 	return r, string(text)
+}
+
+// whole are the copies that this node has said are whole, without those that were found damaged since, or are gone: the
+// controller lets a lost store go for them. w.mu is held.
+func (w *wants) whole() (out []mq.SegmentID) {
+	for id := range w.added {
+		if info, ok := w.n.store.Segment(id); ok && !info.Damaged {
+			out = append(out, id)
+		} else {
+			delete(w.added, id)
+		}
+	}
+	return out
 }
 
 func (w *wants) write(lease **meta.Registration, r meta.Report) error {

@@ -159,3 +159,71 @@ func TestRepairEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestWholeCopiesAreNotGivenUp: holders may be behind, and come, go and be lost as they like. What is listed never has fewer whole copies
+// than it had, so the last one is never thrown away, and without a whole one that answers nobody is let go.
+func TestWholeCopiesAreNotGivenUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const all = "abcdef"
+		s := mq.Segment{ID: 7, Quorum: 2, Replicas: replicas("a", "b", "c")}
+		whole := map[mq.StoreID]bool{}
+		for _, r := range s.Replicas {
+			whole[r.Store] = rapid.Bool().Draw(t, "whole")
+		}
+		count := func(list []mq.Replica, c *Cluster) (n int) {
+			for _, r := range list {
+				if _, alive := c.Alive[r.Store]; whole[r.Store] && alive {
+					n++
+				}
+			}
+			return n
+		}
+		everybody := cluster(all, "")
+		for range 40 {
+			alive, lost, gone := "", "", ""
+			for _, n := range all {
+				switch rapid.IntRange(0, 4).Draw(t, "state") {
+				case 0:
+					lost += string(n)
+				case 1:
+					gone += string(n)
+				default:
+					alive += string(n)
+				}
+			}
+			c := cluster(alive, lost)
+			c.Away = map[mq.StoreID]bool{}
+			for _, n := range gone {
+				c.Away[mq.StoreID(n)] = true
+			}
+			// Who copies becomes whole from a whole one that answers, and only who is whole says so.
+			source := count(append(slices.Clone(s.Replicas), s.Adding...), c) > 0
+			for _, a := range s.Adding {
+				if _, ok := c.Alive[a.Store]; ok && source && rapid.Bool().Draw(t, "copies") {
+					whole[a.Store] = true
+				}
+				if whole[a.Store] {
+					c.copied(string(a.Store), 7)
+				}
+			}
+			r, a, changed := Next(&s, 3, c)
+			if !changed {
+				continue
+			}
+			if before, now := count(s.Replicas, everybody), count(r, everybody); now < before {
+				t.Fatalf("from %v to %v: %d whole copies of %d, whole are %v", s.Replicas, r, now, before, whole)
+			}
+			for _, was := range s.Adding {
+				if !slices.Contains(a, was) && !slices.Contains(r, was) {
+					delete(whole, was.Store) // what it has is removed
+				}
+			}
+			for _, was := range s.Replicas {
+				if !slices.Contains(r, was) {
+					delete(whole, was.Store)
+				}
+			}
+			s.Replicas, s.Adding = r, a
+		}
+	})
+}
