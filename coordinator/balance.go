@@ -54,7 +54,8 @@ func (k *controller) wishes(ctx context.Context, heads []mq.Head, c *seal.Cluste
 	}
 }
 
-// leads are the partitions that may be moved without a need: their replicas are all there and not suspected.
+// leads are the partitions that may be moved without a need: their replicas are all there and not suspected. Who asks
+// to be rid of what it leads, or is to be, is given none.
 func (k *controller) leads(heads []mq.Head, c *seal.Cluster) []balance.Partition {
 	var out []balance.Partition
 	for i := range heads {
@@ -64,7 +65,7 @@ func (k *controller) leads(heads []mq.Head, c *seal.Cluster) []balance.Partition
 		}
 		p := balance.Partition{ID: heads[i].Partition, Leader: s.Leader.Store}
 		for _, r := range s.Replicas {
-			if !c.Drained[r.Store] && !c.Suspect[r.Store] {
+			if page := k.book.nodes[r.Store]; !page.avoid() && !page.Slow && !c.Suspect[r.Store] {
 				p.Replicas = append(p.Replicas, r.Store)
 			}
 		}

@@ -74,7 +74,7 @@ func (b *book) members(loads map[mq.StoreID]load) []seal.Member {
 	for store, p := range b.nodes {
 		out = append(out, seal.Member{
 			Node: placement.Node{Name: p.Name, Store: store, Zone: p.Zone, Capacity: p.Capacity,
-				Avoid: p.avoid(), Segments: loads[store].segments, Leads: loads[store].leads},
+				Avoid: p.avoid(), Slow: p.Slow, Segments: loads[store].segments, Leads: loads[store].leads},
 			Addr: p.Addr, Incarnation: p.Incarnation(), Live: p.live,
 		})
 	}

@@ -74,7 +74,7 @@ func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head) ([]api.Nod
 	for _, n := range g.view.Nodes() {
 		draining = draining || n.Draining
 		at[n.Store] = len(out)
-		out = append(out, api.NodeInfo{Name: n.Name, Alive: true, Store: string(n.Store), Boot: n.Boot, Address: n.Addr, Zone: n.Zone, Draining: n.Draining})
+		out = append(out, api.NodeInfo{Name: n.Name, Alive: true, Store: string(n.Store), Boot: n.Boot, Address: n.Addr, Zone: n.Zone, Draining: n.Draining, SlowDisk: n.Slow})
 	}
 	for i := range heads {
 		open := heads[i].Open

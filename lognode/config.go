@@ -41,6 +41,8 @@ type Config struct {
 	Insecure bool `help:"Allow addresses that other machines can reach, without TLS."`
 	// Dial is for tests that cut the network; nil is plain TCP. It can't be set from outside.
 	Dial link.Dial `kong:"-" json:"-"`
+	// BeforeSync is for tests that slow the disk down; see the store's Config. It can't be set from outside.
+	BeforeSync func(bytes int64) `kong:"-" json:"-"`
 }
 
 // DefaultConfig is a single node on this machine.
@@ -78,7 +80,7 @@ func (c *Config) Validate() error {
 
 func (c *Config) store() store.Config {
 	s := store.DefaultConfig(c.Dir)
-	s.VolumeBytes, s.BallastBytes = c.VolumeBytes, c.BallastBytes
+	s.VolumeBytes, s.BallastBytes, s.BeforeSync = c.VolumeBytes, c.BallastBytes, c.BeforeSync
 	return s
 }
 

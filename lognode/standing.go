@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/splashdam/splashdam/lognode/internal/slow"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -21,11 +22,13 @@ const (
 	lingerFor = 300 * time.Millisecond
 )
 
-// standing is the node's registration and what it says of the node: that its disk is nearly full, or that it
-// stops. Of both the controller makes that the node gets no new segments; what the node leads it asks to be
+// standing is the node's registration and what it says of the node: that its disk is nearly full or slow, that its clock is
+// wrong, or that it stops. Of all but a slow disk the controller makes that the node gets no new segments, of that one that
+// it leads none; what the node leads it asks to be
 // sealed, and serves until then, so that no publish waits for a failover.
 type standing struct {
 	n      *Node
+	disk   slow.Disk
 	lease  *meta.Registration
 	value  meta.Node
 	cancel context.CancelFunc
@@ -59,6 +62,7 @@ func (s *standing) watchSpace(ctx context.Context) {
 		case <-tick.C:
 		}
 		right = s.watchClock(ctx, right)
+		s.watchDisk(ctx)
 		switch allowed := s.n.store.PublishAllowed(); {
 		case !allowed:
 			room = time.Time{}
@@ -104,6 +108,30 @@ func (s *standing) watchClock(ctx context.Context, right time.Time) time.Time {
 	return time.Time{}
 }
 
+// watchDisk says whether this node's disk is slower than those of other replicas (replication.md, rule 6 of the open segment).
+func (s *standing) watchDisk(ctx context.Context) {
+	waited := s.n.store.Waited()
+	is := s.disk.Look(s.n.env.Clock.Counted(), s.n.env.Slow.Swap(false), waited)
+	if is && !s.value.Slow {
+		s.n.log.Warn("this node's disk is slower than those of the followers: it leads nothing while others can", "oldest write waits", waited)
+	}
+	if is != s.value.Slow {
+		s.n.env.Metrics.Slow.Set(map[bool]float64{true: 1}[is])
+		s.say(ctx, func(v *meta.Node) { v.Slow = is })
+	}
+	if !is {
+		return
+	}
+	// The controller follows registrations and reports apart; without knowing of the first it might choose this node again. Where the
+	// disk hangs there is none.
+	if me, ok := s.n.view.Node(s.n.cfg.Name); ok && !me.Slow {
+		return
+	}
+	for _, id := range s.n.toHandOver(true) {
+		s.n.wants.seal(id, "slow_disk")
+	}
+}
+
 // say changes the registration, if that changes it.
 func (s *standing) say(ctx context.Context, change func(*meta.Node)) {
 	next := s.value
@@ -117,7 +145,7 @@ func (s *standing) say(ctx context.Context, change func(*meta.Node)) {
 	if err := s.lease.Update(ctx, next); err != nil {
 		s.n.log.Warn("the registration could not be changed", "err", err)
 	}
-	s.n.log.Info("the node says of itself", "full", next.Full, "skewed", next.Skewed, "stopping", next.Stopping)
+	s.n.log.Info("the node says of itself", "full", next.Full, "skewed", next.Skewed, "slow", next.Slow, "stopping", next.Stopping)
 }
 
 // leave hands over what the node leads while it still serves, for a few seconds at most, then ends the registration.
@@ -125,7 +153,7 @@ func (s *standing) leave(ctx context.Context) {
 	s.stopWatching()
 	moving, cancel := context.WithTimeout(ctx, moveWait)
 	defer cancel()
-	led := len(s.n.toHandOver()) > 0
+	led := len(s.n.toHandOver(false)) > 0
 	if led {
 		s.say(moving, func(v *meta.Node) { v.Stopping = true })
 		// The controller follows registrations and reports apart; it should know of the first when it sees the second.
@@ -134,10 +162,10 @@ func (s *standing) leave(ctx context.Context) {
 			return me.Stopping
 		})
 	}
-	for moving.Err() == nil && len(s.n.toHandOver()) > 0 {
+	for moving.Err() == nil && len(s.n.toHandOver(false)) > 0 {
 		s.n.leadNothing("the node stops") // again: what it was given all the same is another segment
 		again, cancel := context.WithTimeout(moving, spaceEvery)
-		_ = s.n.view.WaitFor(again, func(*meta.View) bool { return len(s.n.toHandOver()) == 0 })
+		_ = s.n.view.WaitFor(again, func(*meta.View) bool { return len(s.n.toHandOver(false)) == 0 })
 		cancel()
 	}
 	if led { // the new leaders bring the ends of the sealed segments to a quorum, for which they may need this store
@@ -164,17 +192,17 @@ func (s *standing) stopWatching() {
 
 // leadNothing asks for every segment to be sealed that this node leads and others can take.
 func (n *Node) leadNothing(reason string) {
-	for _, id := range n.toHandOver() {
+	for _, id := range n.toHandOver(false) {
 		n.wants.seal(id, reason)
 	}
 }
 
 // toHandOver are the open segments of which etcd names this run as the leader, and for which there are enough other
-// nodes: when everything stops at once nobody waits for anybody.
-func (n *Node) toHandOver() (out []mq.SegmentID) {
+// nodes: when everything stops at once nobody waits for anybody. quick: only nodes count whose disks are not slow.
+func (n *Node) toHandOver(quick bool) (out []mq.SegmentID) {
 	id, others := n.store.Identity(), 0
 	for _, x := range n.view.Nodes() {
-		if x.Store != id.Store && !x.Full && !x.Draining && !x.Skewed && !x.Stopping {
+		if x.Store != id.Store && !x.Full && !x.Draining && !x.Skewed && !x.Stopping && !(quick && x.Slow) {
 			others++
 		}
 	}

@@ -25,6 +25,7 @@ type Member struct {
 	Zone        string
 	Incarnation mq.Incarnation
 	Skewed      bool // by its own word its clock is off: it leads only where nobody else can
+	Slow        bool // by its own word its disk is slow; likewise
 }
 
 // View is what a controller sees of etcd, maybe late.

@@ -25,8 +25,10 @@ type node struct {
 	view    *view
 	asks    map[mq.SegmentID]bool
 	stalled int64 // until then no sync ends
+	heavy   int64 // each sync takes up to so much longer, but no less than half of it
 	failing bool  // the next sync fails
 	skewed  bool  // it says that its clock is off
+	slow    bool  // it says that its disk is slow
 }
 
 func (s *Sim) newNode(i int) *node {
@@ -40,7 +42,7 @@ func (s *Sim) newNode(i int) *node {
 // boot starts a run.
 func (n *node) boot() {
 	n.process.start()
-	n.stalled, n.failing, n.skewed = 0, false, false
+	n.stalled, n.failing, n.skewed, n.slow = 0, false, false, false
 	n.asks = map[mq.SegmentID]bool{}
 	n.run = lognode.Start(n.host(), n.disk)
 	n.streams = nil
@@ -54,6 +56,7 @@ func (n *node) boot() {
 	n.every(250*millisecond, n.report)
 	n.every(200*millisecond, n.beat)
 	n.every(500*millisecond, n.watchClock)
+	n.every(500*millisecond, n.watchDisk)
 	n.every(3*second, func() { n.run.Tidy() })
 	looks := 0
 	n.every(2*second, func() {
@@ -115,6 +118,9 @@ func (n *node) host() *lognode.Host {
 func (n *node) sync() (time.Duration, bool) {
 	s := n.sim
 	d := s.between(300_000, 4*millisecond)
+	if n.heavy > 0 {
+		d += s.between(n.heavy/2, n.heavy)
+	}
 	if n.stalled > s.now {
 		d += n.stalled - s.now
 	}
@@ -257,7 +263,7 @@ func (n *node) force(p mq.PartitionID, open mq.SegmentID, done func(*lognode.For
 
 func (n *node) keepAlive() {
 	if n.healthy() {
-		m := coordinator.Member{Name: n.name, Incarnation: n.run.Identity(), Skewed: n.skewed}
+		m := coordinator.Member{Name: n.name, Incarnation: n.run.Identity(), Skewed: n.skewed, Slow: n.slow}
 		n.sim.etcd.do(n.process, func() any { n.sim.etcd.keep(m); return nil }, func(any, bool) {})
 	}
 }
@@ -274,6 +280,22 @@ func (n *node) watchClock() {
 		}
 	}
 	n.skewed = n.run.WatchClock(n.view.heads, others)
+}
+
+// watchDisk has the node compare its disk with the others'.
+func (n *node) watchDisk() {
+	if n.view == nil {
+		return
+	}
+	said, others := true, 0
+	for _, m := range n.view.nodes {
+		if m.Name == n.name {
+			said = m.Slow
+		} else if !m.Skewed && !m.Slow {
+			others++
+		}
+	}
+	n.slow = n.run.WatchDisk(n.view.heads, said, others)
 }
 
 // report tells the controller what this node wants, on change and to keep its lease.

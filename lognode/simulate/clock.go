@@ -57,11 +57,7 @@ func (n *Node) WatchClock(heads []mq.Head, others int) (skewed bool) {
 	switch {
 	case n.off():
 		c.skewed, c.right = true, 0
-		for i := range heads {
-			if s := heads[i].Open; s != nil && s.Leader == n.self && others >= s.Quorum {
-				n.host.WantSeal(s.ID, "the leader's clock is off")
-			}
-		}
+		n.leadNothing(heads, others, "the leader's clock is off")
 	case !c.skewed:
 	case c.right == 0:
 		c.right = now
@@ -69,4 +65,13 @@ func (n *Node) WatchClock(heads []mq.Head, others int) (skewed bool) {
 		c.skewed, c.right = false, 0
 	}
 	return c.skewed
+}
+
+// leadNothing is that of lognode: it asks for every segment to be sealed that this node leads and others can take.
+func (n *Node) leadNothing(heads []mq.Head, others int, reason string) {
+	for i := range heads {
+		if s := heads[i].Open; s != nil && s.Leader == n.self && others >= s.Quorum {
+			n.host.WantSeal(s.ID, reason)
+		}
+	}
 }

@@ -36,6 +36,7 @@ type Written struct {
 type write struct {
 	apply func() error
 	done  func(error)
+	came  int64
 }
 
 // Disk is one store: what is durable, and what waits to be.
@@ -136,7 +137,7 @@ func (d *Disk) add(apply func() error, done func(error)) bool {
 	if len(d.pending) >= maxPending {
 		return false
 	}
-	d.pending = append(d.pending, write{apply, done})
+	d.pending = append(d.pending, write{apply, done, d.host.Steady()})
 	d.pump()
 	return true
 }
@@ -160,6 +161,14 @@ func (d *Disk) pump() {
 		}
 		d.pump()
 	})
+}
+
+// waited is how long the oldest write has waited.
+func (d *Disk) waited(now int64) int64 {
+	if len(d.pending) == 0 {
+		return 0
+	}
+	return now - d.pending[0].came
 }
 
 // append queues an entry.

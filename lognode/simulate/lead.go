@@ -12,7 +12,7 @@ import (
 const (
 	entryAbout     = 8 << 10 // small, so that batches spread over entries
 	holdBelow      = 2 << 10
-	maxOwn         = 64 << 10
+	maxOwn         = 4 << 10 // small, so that writers come to wait for a disk that stalls
 	feedBytes      = 4 << 10
 	checkpointPart = 4 << 10
 )
@@ -20,6 +20,7 @@ const (
 // flush, mayPlace, place and send are those of replica/append.go.
 func (p *partition) flush() {
 	l := p.lead
+	defer p.noteWait()
 	for l != nil && l.serving && !l.seg.Sealed() && l.mayPlace() {
 		if len(l.batches) == 0 && len(l.unplaced) == 0 && !l.machine.Urgent() {
 			p.writeBehind(l)
@@ -32,7 +33,7 @@ func (p *partition) flush() {
 }
 
 func (l *leadership) mayPlace() bool {
-	return len(l.own) == 0 || l.batchBytes >= holdBelow && l.ownBytes < maxOwn
+	return len(l.own) == 0 || l.ownBytes < maxOwn && (l.batchBytes >= holdBelow || l.seg.Commit() == l.seg.Next())
 }
 
 func (p *partition) writeBehind(l *leadership) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/segment"
+	"github.com/splashdam/splashdam/lognode/internal/slow"
 	"github.com/splashdam/splashdam/lognode/internal/wheel"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -19,6 +20,7 @@ type Node struct {
 	order []*partition
 	heard map[mq.StoreID]int64 // by the clock that never jumps
 	clock nodeClock
+	slow  slow.Disk
 
 	repairing map[mq.SegmentID]bool
 

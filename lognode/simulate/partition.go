@@ -6,6 +6,7 @@ import (
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/segment"
+	"github.com/splashdam/splashdam/lognode/internal/slow"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
@@ -59,6 +60,8 @@ type leadership struct {
 	own          []placed
 	given        int
 	ownBytes     int
+	lag          segment.Lag
+	waits        slow.Waits
 	behind       bool
 	sinceOpen    int64
 	checkpointed int64

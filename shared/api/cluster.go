@@ -21,10 +21,11 @@ type NodeInfo struct {
 	Boot     uint64 `json:"boot,omitempty"`
 	Address  string `json:"address,omitempty"`
 	Zone     string `json:"zone,omitempty"`
-	Draining bool   `json:"draining,omitempty"` // an operator wants it emptied
-	Leads    int    `json:"leads"`              // partitions that it leads
-	Replicas int    `json:"replicas"`           // open segments that it holds, led ones among them
-	DryRun   bool   `json:"dry_run,omitempty"`  // the answer to a drain that only says what it would be
+	Draining bool   `json:"draining,omitempty"`  // an operator wants it emptied
+	SlowDisk bool   `json:"slow_disk,omitempty"` // by its own word: it leads nothing while others can
+	Leads    int    `json:"leads"`               // partitions that it leads
+	Replicas int    `json:"replicas"`            // open segments that it holds, led ones among them
+	DryRun   bool   `json:"dry_run,omitempty"`   // the answer to a drain that only says what it would be
 	// Of a node that is draining: the sealed segments whose only way elsewhere is still under way, and the partitions that
 	// can't leave it, because too few other nodes take segments. It may go when all of these are 0.
 	Sealed   int `json:"sealed,omitempty"`

@@ -9,7 +9,7 @@ import (
 // pure are the packages (and the file) that decide: they are given the time and the facts, and answer.
 var pure = []string{
 	"gateway/internal/rebuild", "lognode/internal/segment", "lognode/internal/delivery", "lognode/internal/wheel",
-	"lognode/internal/footer", "lognode/internal/schedule", "lognode/internal/dedup",
+	"lognode/internal/footer", "lognode/internal/schedule", "lognode/internal/dedup", "lognode/internal/slow",
 	"coordinator/internal/placement", "coordinator/internal/assign", "coordinator/internal/seal/decide.go",
 	"shared/mq",
 }

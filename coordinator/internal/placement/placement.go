@@ -20,6 +20,7 @@ type Node struct {
 	Zone     string
 	Capacity int  // weighs the load; 0 counts as 1
 	Avoid    bool // draining or full: only taken if there are fewer than a quorum of others
+	Slow     bool // its disk is: it leads only where no other may
 	Segments int  // open segments of which it is a replica
 	Leads    int  // open segments that it leads
 }
@@ -103,7 +104,8 @@ func has(stores []mq.StoreID, s mq.StoreID) bool {
 	return false
 }
 
-// chooseLeader takes the least leading node among those that may, and keeps the old leader while it leads not much more.
+// chooseLeader takes the least leading node among those that may, of them one that is quick and not to be avoided if there is one,
+// and keeps the old leader while it leads not much more.
 func chooseLeader(r Request, eligible []int) int {
 	var may []int
 	for _, i := range eligible {
@@ -115,13 +117,29 @@ func chooseLeader(r Request, eligible []int) int {
 		return -1
 	}
 	weight := func(n Node) int { return n.Leads }
-	sort.Slice(may, func(a, b int) bool { return less(r, weight, may[a], may[b]) })
+	sort.Slice(may, func(a, b int) bool {
+		if x, y := rank(r.Nodes[may[a]]), rank(r.Nodes[may[b]]); x != y {
+			return x < y
+		}
+		return less(r, weight, may[a], may[b])
+	})
 	for _, i := range may {
-		if n := r.Nodes[i]; n.Store == r.Keep && !muchMore(n, r.Nodes[may[0]], weight) {
+		if n := r.Nodes[i]; n.Store == r.Keep && rank(n) == rank(r.Nodes[may[0]]) && !muchMore(n, r.Nodes[may[0]], weight) {
 			return i
 		}
 	}
 	return may[0]
+}
+
+// rank is 0 for a node that may lead without a second thought, and the more there is against it the higher.
+func rank(n Node) int {
+	switch {
+	case n.Avoid:
+		return 2
+	case n.Slow:
+		return 1
+	}
+	return 0
 }
 
 // nextReplica takes a zone that has fewest replicas, in it an old replica that is not much more loaded than the

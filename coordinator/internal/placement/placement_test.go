@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -184,5 +185,33 @@ func TestTheLastReplicaLeavesInTwoSteps(t *testing.T) {
 	r.AtEnd = r.Old
 	if next := Choose(r); len(next) != 1 || next[0] != c[1] {
 		t.Fatalf("%v, want node %d alone", next, c[1])
+	}
+}
+
+// A slow disk does a replica no harm; its node leads only where no other may, and before one that is full.
+func TestSlowNodesLeadLast(t *testing.T) {
+	for name, c := range map[string]struct {
+		slow, avoid []int
+		atEnd       []mq.StoreID
+		leads       []int // any of them
+	}{
+		"one is slow":                      {[]int{0}, nil, nil, []int{1, 2}},
+		"two are":                          {[]int{0, 1}, nil, nil, []int{2}},
+		"all are":                          {[]int{0, 1, 2}, nil, nil, []int{0, 1, 2}},
+		"only a slow one has the end":      {[]int{0}, nil, []mq.StoreID{"s0"}, []int{0}},
+		"the others that have it are full": {[]int{0}, []int{1, 2}, nil, []int{0}},
+	} {
+		nodes := plain(3)
+		nodes[0].Leads = -1 // it would be chosen by its load
+		for _, i := range c.slow {
+			nodes[i].Slow = true
+		}
+		for _, i := range c.avoid {
+			nodes[i].Avoid = true
+		}
+		got := Choose(Request{Replicas: 3, Quorum: 2, Nodes: nodes, AtEnd: c.atEnd, Keep: "s0"})
+		if len(got) != 3 || !slices.Contains(c.leads, got[0]) {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

@@ -294,7 +294,8 @@ func Judge(h *mq.Head, need Need, answers map[mq.StoreID]Answer, c *Cluster) err
 		return fmt.Errorf("it is too early unless every replica answers, %d of %d do", known, len(seg.Replicas))
 	}
 	serving := answered && !restarted && leader.Leads && (leader.Committing || c.Opening[seg.ID])
-	if serving && !flagged && (need.Reason == Gone || need.Reason == Suspected || need.Reason == Forced) {
+	asks := c.Asked[seg.ID] // its disk hangs, say: it can't keep its registration, and knows why it should not go on
+	if serving && !flagged && !asks && (need.Reason == Gone || need.Reason == Suspected || need.Reason == Forced) {
 		return fmt.Errorf("the leader of %s answers and commits", seg)
 	}
 	return nil
@@ -400,7 +401,7 @@ func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []T
 			return next, nil, false
 		}
 		if have := leaders(takers, r.AtEnd, true); !short && len(have) > 0 && len(leaders(takers, have, false)) == 0 {
-			// Who has the end is to be emptied, or full, and answers: another replica can copy it from there.
+			// Who has the end is to be emptied, full or slow, and answers: another replica can copy it from there.
 			if others := leaders(takers, notBlamed(sealed(h.Open, answers), blamed), false); len(others) > 0 {
 				r.AtEnd = others
 			}
@@ -426,10 +427,10 @@ func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []T
 	return next, chosen, true
 }
 
-// leaders are those of some stores that are among the takers, with or without those to be avoided.
+// leaders are those of some stores that are among the takers, with or without those that had better not lead.
 func leaders(takers []Taker, stores []mq.StoreID, avoided bool) (out []mq.StoreID) {
 	for _, t := range takers {
-		if slices.Contains(stores, t.Store) && (avoided || !t.Avoid) {
+		if slices.Contains(stores, t.Store) && (avoided || !t.Avoid && !t.Slow) {
 			out = append(out, t.Store)
 		}
 	}

@@ -141,11 +141,13 @@ func TestJudge(t *testing.T) {
 	anew := of("s1", func(a *Answer) { a.Node.Boot = 2 })
 	unknown := of("s2", func(a *Answer) { *a = Answer{Node: a.Node} })
 	opening := func(_ map[mq.StoreID]Answer, c *Cluster) { c.Opening = map[mq.SegmentID]bool{5: true} }
+	asks := func(_ map[mq.StoreID]Answer, c *Cluster) { c.Asked = map[mq.SegmentID]bool{5: true} }
 	for name, c := range map[string]struct {
 		need   Need
 		change change
 		seal   bool
 	}{
+		"gone, commits and asks: it hangs":   {Need{Reason: Gone}, asks, true},
 		"gone and silent":                    {Need{Reason: Gone}, without("s1"), true},
 		"gone, but it answers and commits":   {Need{Reason: Gone}, without(), false},
 		"suspected, but it commits":          {Need{Reason: Suspected}, without("s2"), false},

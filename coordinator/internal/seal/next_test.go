@@ -91,6 +91,11 @@ func TestPlan(t *testing.T) {
 	if _, _, ok := Plan(&h, pos(14), sealed, takers(2), "", nil); ok {
 		t.Error("planned with fewer nodes than a quorum")
 	}
+	others := takers(1, 2, 3)
+	others[1].Slow, others[2].Slow = true, true // who has the end had better not lead, and the other one copies it
+	if next, _, ok = Plan(&h, pos(14), sealed, others, "", nil); !ok || next.Leader.Store != "s1" || len(next.Replicas) != 3 {
+		t.Errorf("slow disks: %+v", next)
+	}
 	first := mq.Head{Replicas: 3, Quorum: 2, Next: 1}
 	next, _, ok = Plan(&first, mq.Position{}, nil, takers(1, 2), "", nil)
 	if !ok || next.Number != 1 || next.Base != (mq.Position{}) || len(next.Replicas) != 2 {

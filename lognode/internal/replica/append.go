@@ -19,11 +19,13 @@ const (
 	// MaxBatch is the largest batch that is taken, encoded: one message of the largest size with all headers, or many of about
 	// 1 MiB in all. A larger one would make an entry that no store takes, which its leader could only seal over.
 	MaxBatch = 18 << 20
-	// holdBelow: while an entry of the partition is on its way to the disk, less than this waits for it, so
+	// holdBelow: while an entry of the partition is on its way to a quorum, less than this waits for it, so
 	// that single messages gather into one entry as they do in a group commit.
 	holdBelow = 256 << 10
-	// maxOwn bounds what one partition has on its way to the own disk, in bytes.
-	maxOwn = 8 << 20
+	// maxOwn bounds what one partition has on its way to the own disk, in bytes, and maxOwnNode what all that a node leads have
+	// there: as much as its store takes (store.Config.QueueBytes). Beyond them a partition waits until all it has there is written.
+	maxOwn     = 8 << 20
+	maxOwnNode = 64 << 20
 	// retryGive is when entries are offered again to a store whose queue or disk is full.
 	retryGive = 2 * time.Millisecond
 )
@@ -73,7 +75,8 @@ func (p *Partition) queue(b batch, may func(l *leadership) error) {
 // followers. It runs after every round of events.
 func (p *Partition) flush() {
 	l := p.lead
-	for l != nil && l.serving && !l.seg.Sealed() && l.mayPlace() {
+	defer p.noteWait()
+	for l != nil && l.serving && !l.seg.Sealed() && p.mayPlace(l) {
 		urgent := l.machine.Urgent() || l.ahead.look || l.book.Unwritten() > 0 || len(l.dead.ready) > 0
 		if len(l.batches) == 0 && len(l.unplaced) == 0 && !urgent {
 			p.writeBehind(l)
@@ -96,9 +99,11 @@ func (p *Partition) placeFull() {
 // records is how many bytes of records wait for an entry.
 func (l *leadership) records() int { return l.machine.Pending() + l.book.Unwritten() }
 
-// mayPlace holds entries back while one is on its way to the disk, unless there is enough for another.
-func (l *leadership) mayPlace() bool {
-	return len(l.own) == 0 || l.batchBytes >= holdBelow && l.ownBytes < maxOwn
+// mayPlace holds entries back while one is on its way to a quorum, unless there is enough for another. The own disk is waited
+// for only where there is no room for what it has not written.
+func (p *Partition) mayPlace(l *leadership) bool {
+	room := l.ownBytes < maxOwn && p.env.Own.Load() < maxOwnNode
+	return len(l.own) == 0 || room && (l.batchBytes >= holdBelow || l.seg.Commit() == l.seg.Next())
 }
 
 // writeBehind makes sure that a first hand-over is written within 5 ms if nothing else takes it along.
@@ -236,6 +241,7 @@ func (p *Partition) send(l *leadership, e *mq.Entry, data []byte) {
 	}
 	l.own = append(l.own, placed{e.At, next, data})
 	l.ownBytes += len(data)
+	p.env.Own.Add(int64(len(data)))
 	l.sinceOpen += int64(len(data))
 	p.give(l)
 	for i, f := range l.followers {

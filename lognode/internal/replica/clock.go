@@ -32,6 +32,9 @@ func (c *Clock) Now() int64 {
 	return c.steady.Load().Now(now.UnixNano(), int64(now.Sub(c.began)))
 }
 
+// Counted is a time that only counts on, in nanoseconds since the clock was made.
+func (c *Clock) Counted() int64 { return int64(time.Since(c.began)) }
+
 // Settle takes how far the machine's clock is ahead of the other nodes', if anyone can tell, and says by how much the time is
 // later at once: Move the partitions by that.
 func (c *Clock) Settle(ahead time.Duration, told bool) (by int64) {

@@ -45,6 +45,7 @@ func (p *Partition) durable(id mq.SegmentID, w written, err error) {
 	n := 0
 	for n < len(l.own) && !w.next.Before(l.own[n].next) {
 		l.ownBytes -= len(l.own[n].data)
+		p.env.Own.Add(-int64(len(l.own[n].data)))
 		l.own[n].data = nil
 		n++
 	}

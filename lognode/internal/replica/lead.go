@@ -8,6 +8,7 @@ import (
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/lognode/internal/schedule"
 	"github.com/splashdam/splashdam/lognode/internal/segment"
+	"github.com/splashdam/splashdam/lognode/internal/slow"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
@@ -38,6 +39,9 @@ type leadership struct {
 	given        int           // how many of own the store has taken
 	giving       bool          // a timer runs to offer the others again
 	ownBytes     int
+	lag          segment.Lag // of the own disk behind what is committed
+	waits        slow.Waits  // of writers for the own disk
+	waited       *time.Timer // runs while they wait
 	behind       *time.Timer // runs while a first hand-over waits to be written
 	sinceOpen    int64       // bytes of entries in this segment
 	checkpointed int64       // sinceOpen at the last checkpoint
@@ -204,6 +208,8 @@ type parked struct {
 func (p *Partition) close(l *leadership) {
 	l.cancel()
 	l.seg.Seal()
+	p.env.Own.Add(-int64(l.ownBytes)) // nobody counts for it any more what becomes durable now
+	l.ownBytes = 0
 	p.setUnreadable(l, nil)
 	p.endPass(l)
 	if !l.serving {
@@ -211,6 +217,9 @@ func (p *Partition) close(l *leadership) {
 	}
 	if l.behind != nil {
 		l.behind.Stop()
+	}
+	if l.waited != nil {
+		l.waited.Stop()
 	}
 }
 

@@ -20,6 +20,8 @@ type Metrics struct {
 	Unreadable prometheus.Gauge
 	// Ahead is by how many seconds the node's clock is ahead of the median of the nodes' clocks.
 	Ahead prometheus.Gauge
+	// Slow is 1 while the node says that its disk is slower than those of the other replicas, else 0.
+	Slow prometheus.Gauge
 	// Kept is how many partitions keep what retention by time would remove, because it would be too much at once.
 	Kept prometheus.Gauge
 	// Late is how long after its due time the first message of a released record was placed, in seconds.
@@ -53,6 +55,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Damaged:       gauge("damaged", "Partitions that are read-only here, because no intact copy is left of what they need to go on."),
 		Unreadable:    gauge("unreadable_segments", "Sealed segments of partitions led here of which something can't be read from any replica; the partitions go on."),
 		Ahead:         gauge("clock_ahead_seconds", "How far this node's clock is ahead of the median of the nodes' clocks."),
+		Slow:          gauge("disk_slow", "1 while this node leads nothing if others can, because its disk is slower than those of other replicas."),
 		Kept:          gauge("retention_stopped", "Partitions where retention by time would remove too much at once, and has stopped."),
 		Late:          late,
 		Released:      counter("released_messages_total", "Schedules that were due and became messages on this node."),

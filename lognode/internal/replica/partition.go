@@ -93,6 +93,10 @@ type Env struct {
 	SegmentBytes int64
 	// Waiting counts the bytes of appends that no entry holds yet, over all partitions of the node.
 	Waiting atomic.Int64
+	// Own counts the bytes of entries that partitions led here have placed and the own disk has not written.
+	Own atomic.Int64
+	// Slow is set when a leader here finds that the own disk is slower than those of its followers; the node takes it back.
+	Slow atomic.Bool
 	// Ahead is by how many nanoseconds this node's clock is ahead of the median of the nodes' clocks; the node sets it.
 	Ahead atomic.Int64
 	// LossPatience is how long a leader looks for the end of the last segment before it judges whether that is lost.

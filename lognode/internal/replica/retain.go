@@ -99,6 +99,9 @@ func (p *Partition) tellLate(l *leadership) {
 		p.env.Late(s.ID, late)
 	}
 	l.late = len(late) > 0
+	if l.lag.Of(now, l.seg.Tail(l.seg.Self()), l.seg.Commit()) > int64(lateAfter) {
+		p.env.Slow.Store(true) // a follower would be replaced
+	}
 }
 
 // rollByAge makes sure that retention by time finds whole segments to remove: one that is older than an eighth of it
@@ -123,9 +126,9 @@ func rollAge(r mq.Retention) time.Duration {
 const restMost = time.Minute
 
 // rests says that there is nothing for Retain until something happens here, or its segment is old enough to roll. Not
-// while a follower lacks something: for how long is seen by looking.
+// while a follower, or the own disk, lacks something: for how long is seen by looking.
 func (p *Partition) rests(l *leadership, r mq.Retention) {
-	if l.late {
+	if l.late || len(l.own) > 0 {
 		return
 	}
 	for _, f := range l.followers {

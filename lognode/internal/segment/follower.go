@@ -14,12 +14,10 @@ type Follower struct {
 	// Feeding says that a read of the store for this follower is under way.
 	Feeding bool
 
-	asked bool        // its tail is known since the stream began
-	sent  mq.Position // the next entry to be sent
-	acked mq.Position
-	// mark is a place that the leader had reached at the time since, and the follower had not.
-	mark   mq.Position
-	since  int64
+	asked  bool        // its tail is known since the stream began
+	sent   mq.Position // the next entry to be sent
+	acked  mq.Position
+	lag    Lag
 	flight []flight // sent, in order; those before head are acknowledged
 	head   int
 	bytes  int
@@ -92,13 +90,23 @@ func (f *Follower) Acked(tail mq.Position) {
 	}
 }
 
-// Lag is for how long the follower has lacked, at least, something that the leader has: next is where the leader is, now
-// in Unix nanoseconds. It is as fine as it is asked often.
-func (f *Follower) Lag(now int64, next mq.Position) int64 {
-	if !f.acked.Before(f.mark) {
-		f.mark, f.since = next, now
+// Lag is for how long the follower has lacked something that the leader has: next is where the leader is, now in Unix
+// nanoseconds.
+func (f *Follower) Lag(now int64, next mq.Position) int64 { return f.lag.Of(now, f.acked, next) }
+
+// Lag tells for how long one copy has lacked something that another has. The zero value begins when it is asked first.
+type Lag struct {
+	mark  mq.Position // a place that the other had reached at the time since, and the one had not
+	since int64
+}
+
+// Of is for how long, at least, something has been lacking: the one has everything below has, the other below next, now in
+// Unix nanoseconds. It is as fine as it is asked often.
+func (g *Lag) Of(now int64, has, next mq.Position) int64 {
+	if !has.Before(g.mark) {
+		g.mark, g.since = next, now
 	}
-	return now - f.since
+	return now - g.since
 }
 
 // Whole says whether the follower has everything below next.

@@ -45,6 +45,9 @@ func checkAppend(a *Append) error {
 	return nil
 }
 
+// Waited is how long the oldest entry has waited that is queued or being committed, 0 if there is none.
+func (s *Store) Waited() time.Duration { return s.queue.waited(time.Now()) }
+
 // commitLoop is the committer: the one goroutine that writes entries. It ends when the queue is closed
 // and empty.
 func (s *Store) commitLoop() {
@@ -156,6 +159,9 @@ func (c *committer) write(group []job) error {
 		return nil
 	}
 	start := time.Now()
+	if s.cfg.BeforeSync != nil {
+		s.cfg.BeforeSync(bytes)
+	}
 	if err := v.commit(txn); err != nil {
 		return err
 	}

@@ -50,6 +50,9 @@ type Config struct {
 	SpaceEvery time.Duration
 	// DiskUsage reads the usage of the disk that holds dir; nil means statfs.
 	DiskUsage func(dir string) (used, total uint64, err error)
+	// BeforeSync is called before entries are written and synced, with how many bytes of them, and before a probe with 0. A
+	// disk is as slow as it is. For tests; nil is nothing.
+	BeforeSync func(bytes int64)
 }
 
 // DefaultConfig is the configuration for real use of a directory.

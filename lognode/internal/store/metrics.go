@@ -57,6 +57,7 @@ func newMetrics(s *Store) *metrics {
 	m.compacted = counter("volumes_compacted_total", "Times that living rests were copied forward.")
 	gauge("badger_errors", "Errors that Badger logged since opening.", func() float64 { return float64(m.badgerErrors.Load()) })
 	gauge("queue_bytes", "Bytes of entries queued or being committed.", func() float64 { return float64(s.queue.waiting()) })
+	gauge("queue_seconds", "How long the oldest of the entries that are queued or being committed has waited.", func() float64 { return s.Waited().Seconds() })
 	gauge("disk_used_share", "Used share of the disk.", func() float64 { return s.space.used() })
 	gauge("volumes", "Volumes on disk.", func() float64 {
 		s.mu.RLock()

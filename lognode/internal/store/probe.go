@@ -13,17 +13,18 @@ import (
 // and who asks gives up by its context.
 type prober struct {
 	file     *os.File
+	before   func(bytes int64) // Config.BeforeSync
 	requests chan chan error
 	stop     chan struct{}
 	done     sync.WaitGroup
 }
 
-func newProber(dir string) (*prober, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "probe"), os.O_RDWR|os.O_CREATE, 0o644)
+func newProber(cfg *Config) (*prober, error) {
+	f, err := os.OpenFile(filepath.Join(cfg.Dir, "probe"), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	p := &prober{file: f, requests: make(chan chan error), stop: make(chan struct{})}
+	p := &prober{file: f, before: cfg.BeforeSync, requests: make(chan chan error), stop: make(chan struct{})}
 	p.done.Go(p.loop)
 	return p, nil
 }
@@ -34,6 +35,9 @@ func (p *prober) loop() {
 		case <-p.stop:
 			return
 		case answer := <-p.requests:
+			if p.before != nil {
+				p.before(0)
+			}
 			_, err := p.file.WriteAt([]byte{'p', 'r', 'o', 'b', 'e', ' ', '0' + n%10, '\n'}, 0)
 			answer <- errors.Join(err, p.file.Sync())
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"sync"
+	"time"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -26,6 +27,7 @@ type Append struct {
 type job struct {
 	entry Append
 	size  int64
+	came  time.Time
 	// step, if set, is called alone: with nil, or with why the store can't go on.
 	step func(err error)
 }
@@ -44,6 +46,7 @@ type queue struct {
 	jobs   []job
 	head   int
 	bytes  int64
+	oldest time.Time // came of the first of those that were taken and are not done; zero if there are none
 	closed bool
 }
 
@@ -69,8 +72,9 @@ func (q *queue) push(appends []Append) error {
 		return ErrBusy
 	}
 	q.bytes += size
+	now := time.Now()
 	for i := range appends {
-		q.jobs = append(q.jobs, job{entry: appends[i], size: int64(len(appends[i].Data)) + entryOverhead})
+		q.jobs = append(q.jobs, job{entry: appends[i], size: int64(len(appends[i].Data)) + entryOverhead, came: now})
 	}
 	q.cond.Signal()
 	return nil
@@ -83,7 +87,7 @@ func (q *queue) pushStep(step func(err error)) error {
 	if q.closed {
 		return ErrClosed
 	}
-	q.jobs = append(q.jobs, job{step: step})
+	q.jobs = append(q.jobs, job{step: step, came: time.Now()})
 	q.cond.Signal()
 	return nil
 }
@@ -97,6 +101,9 @@ func (q *queue) take(group []job) []job {
 		q.cond.Wait()
 	}
 	var size int64
+	if q.head < len(q.jobs) {
+		q.oldest = q.jobs[q.head].came
+	}
 	for q.head < len(q.jobs) && len(group) < groupEntries {
 		j := q.jobs[q.head]
 		size += int64(len(j.entry.Data))
@@ -130,6 +137,20 @@ func (q *queue) done(group []job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.bytes -= size
+	q.oldest = time.Time{}
+}
+
+// waited is how long the oldest job has waited that is queued or under way, 0 if there is none.
+func (q *queue) waited(now time.Time) time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case !q.oldest.IsZero():
+		return now.Sub(q.oldest)
+	case q.head < len(q.jobs):
+		return now.Sub(q.jobs[q.head].came)
+	}
+	return 0
 }
 
 // waiting is how many bytes are queued or under way.

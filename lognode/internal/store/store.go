@@ -131,7 +131,7 @@ func (s *Store) open(reg prometheus.Registerer) (err error) {
 	if err := recoverVolumes(s, holes); err != nil {
 		return err
 	}
-	if s.probes, err = newProber(s.cfg.Dir); err != nil {
+	if s.probes, err = newProber(&s.cfg); err != nil {
 		return err
 	}
 	if err := s.metrics.register(reg); err != nil {

@@ -126,6 +126,8 @@ func renderCluster(c *api.Cluster, width int, paint painter) string {
 			state = "away"
 		case n.Draining:
 			state = "draining"
+		case n.SlowDisk:
+			state = paint(styleWarn, "disk slow")
 		}
 		t.rows = append(t.rows, []string{n.Name, "log node", state, orDash(n.Address), orDash(n.Zone), strconv.Itoa(n.Leads), strconv.Itoa(n.Replicas)})
 	}
