@@ -132,6 +132,9 @@ type one struct {
 	next      mq.SegmentID
 	log       *slog.Logger  // of the partitions; nil for none
 	used      atomic.Uint64 // share of the disk beyond the usual 10 %
+	before    func(int64)   // store.Config.BeforeSync
+	peers     Peers         // nil for none
+	followers []mq.Replica  // of the segments that open makes; with any the quorum is 2
 }
 
 func newOne(t testing.TB) *one {
@@ -155,6 +158,7 @@ func (o *one) boot() {
 	cfg.BallastBytes, cfg.VolumeBytes = 0, 8<<20
 	cfg.SpaceEvery = -1
 	cfg.DiskUsage = func(string) (uint64, uint64, error) { return 10 + o.used.Load(), 100, nil }
+	cfg.BeforeSync = o.before
 	s, err := store.Open(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err != nil {
 		o.t.Fatal(err)
@@ -169,6 +173,9 @@ func (o *one) boot() {
 		Metrics:  NewMetrics(prometheus.NewRegistry()), SegmentBytes: 512 << 20, Readers: make(chan struct{}, 8)}
 	if o.log != nil {
 		o.env.Log = o.log
+	}
+	if o.peers != nil {
+		o.env.Peers = o.peers
 	}
 	o.p = New(o.env, testPartition)
 	for _, info := range s.Segments() {
@@ -205,8 +212,8 @@ func (o *one) open() {
 	head.Revision++
 	head.Partition = testPartition
 	id := o.store.Identity()
-	seg := mq.Segment{ID: o.next, Partition: testPartition, Number: head.Next, Replicas: []mq.Replica{{Store: id.Store, Node: "n"}},
-		Quorum: 1, Leader: id, Compared: head.Revision}
+	seg := mq.Segment{ID: o.next, Partition: testPartition, Number: head.Next, Replicas: append([]mq.Replica{{Store: id.Store, Node: "n"}}, o.followers...),
+		Quorum: 1 + min(1, len(o.followers)), Leader: id, Compared: head.Revision}
 	if head.Last != nil {
 		seg.Base = head.Last.End
 	}
