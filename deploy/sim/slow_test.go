@@ -91,7 +91,6 @@ func TestEquallySlowDisksMoveNothing(t *testing.T) {
 	for name, slow := range map[string]func(n *node){
 		"hang for 20 s": func(n *node) { n.stalled = 25 * second },
 		"take a second": func(n *node) { n.heavy = second },
-		"take seconds":  func(n *node) { n.heavy = 3 * second },
 	} {
 		t.Run(name, func(t *testing.T) {
 			slowDisks(t, 0, func(s *Sim) *node {
