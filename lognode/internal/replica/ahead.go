@@ -94,7 +94,8 @@ func (p *Partition) setScheduleTimer(l *leadership, now int64) {
 		return
 	}
 	next := int64(math.MaxInt64)
-	if len(a.late) < mostLate { // else the reading of those goes first, and looks again when it is done
+	// What is due already waits for the next entry, which looks; where too many are late, for the reading of those.
+	if len(a.late) < mostLate && !a.look {
 		next = l.book.NearDue()
 	}
 	if len(a.wanted) == 0 && !a.reading && a.bytes < aheadBytes {

@@ -77,7 +77,7 @@ func (p *Partition) RetimeScheduled(number uint64, at int64, done func(due int64
 			at = now - at
 		}
 		code := l.book.Retime(now, number, at)
-		if code == schedule.OK {
+		if code == schedule.OK && !l.book.Holds(mq.Schedule{Number: number, Due: at}) { // else it had that time, and is not read again
 			l.ahead.forget(number)
 		}
 		l.afterCommit(func(err error) { done(at, errors.Join(err, scheduleError(code, number))) })
