@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/deploy/cluster"
+	"github.com/splashdam/splashdam/deploy/wallclock"
 )
 
 // flags of the test binary; they are registered before it parses its command line.
@@ -36,7 +37,11 @@ func smokesTogether(t *testing.T) {
 
 // TestMain lets the test binary be each process of the cluster.
 func TestMain(m *testing.M) {
-	child, err := cluster.RunChild(os.Args[1:])
+	err := wallclock.FollowChild(os.Args[1:])
+	child := false
+	if err == nil {
+		child, err = cluster.RunChild(os.Args[1:])
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "child:", err)
 		os.Exit(1)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/splashdam/splashdam/deploy/wallclock"
 	"github.com/splashdam/splashdam/shared/s3test"
 	"github.com/splashdam/splashdam/shared/sidebyside"
 )
@@ -12,7 +13,11 @@ import (
 // TestMain lets the test binary be its own child, so that tests of processes need no other program. Tests have clusters, ports
 // and directories of their own and run side by side; only what measures the whole process does not.
 func TestMain(m *testing.M) {
-	child, err := RunChild(os.Args[1:])
+	err := wallclock.FollowChild(os.Args[1:])
+	child := false
+	if err == nil {
+		child, err = RunChild(os.Args[1:])
+	}
 	if err == nil && !child {
 		err = prepare()
 	}

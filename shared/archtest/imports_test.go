@@ -26,6 +26,7 @@ var only = []struct {
 	{module + "/lognode", []string{"lognode", "deploy", "loadtest"}, false, "components meet on the wire"},
 	{module + "/coordinator", []string{"coordinator", "deploy", "loadtest"}, false, "components meet on the wire"},
 	{module + "/deploy", []string{"deploy", "loadtest"}, false, "nothing that runs depends on how it is run"},
+	{module + "/deploy/wallclock", []string{"deploy/wallclock"}, true, "a clock that can be made wrong is for tests"},
 	{module + "/loadtest", []string{"loadtest", "deploy"}, false, "the load generator is nobody's library"},
 	{module + "/shared/client", []string{"shared/client", "shared/cmd", "deploy", "loadtest"}, true, "the SDK is for users"},
 	{module + "/shared/mqpb", protobufUsers, false, "generated types stop at servers and clients of the wire"},
