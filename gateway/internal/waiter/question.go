@@ -150,14 +150,14 @@ func (m *Manager) sweep(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for k, q := range m.queues {
-		if q.waiters > 0 || now.UnixNano()-q.used < int64(keep) {
+		if q.waiters > 0 || now.Sub(q.used) < keep {
 			continue
 		}
 		delete(m.queues, k)
 		m.unused(k.topic, q.topic)
 	}
 	for topic, t := range m.tails {
-		if t.followers == 0 && now.UnixNano()-t.used >= int64(keep) {
+		if t.followers == 0 && now.Sub(t.used) >= keep {
 			delete(m.tails, topic)
 			m.unused(topic, t.topic)
 		}

@@ -3,6 +3,7 @@ package waiter
 import (
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -25,9 +26,9 @@ type queue struct {
 	// head and tail are the parked waiters by seq.
 	head, tail *Waiter
 	nextSeq    uint64
-	waiters    int   // joined and not left, parked or not
-	all        int   // of them, those that take every partition
-	used       int64 // when somebody last used it, Unix nanoseconds
+	waiters    int       // joined and not left, parked or not
+	all        int       // of them, those that take every partition
+	used       time.Time // when somebody last used it
 	topic      *topicWakes
 	seen       bool          // the metadata has had this group, see End
 	gone       chan struct{} // closed when the group or its topic was deleted

@@ -20,7 +20,7 @@ type tail struct {
 	gone      chan struct{} // closed when the topic was deleted
 	seen      bool          // the metadata has had it, see End
 	followers int
-	used      int64 // when somebody last used it, Unix nanoseconds
+	used      time.Time // when somebody last used it
 }
 
 // tailEnd is where a partition ends, as its leader said last, and the version that this or a hint changed.
@@ -101,7 +101,7 @@ func (f *Follower) Leave() {
 	defer f.m.mu.Unlock()
 	f.t.followers--
 	f.m.waiters--
-	f.t.used = time.Now().UnixNano()
+	f.t.used = time.Now()
 }
 
 // change tells all followers.

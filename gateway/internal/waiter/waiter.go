@@ -97,7 +97,7 @@ func (m *Manager) queue(k key, partitions uint32) *queue {
 	for uint32(len(q.parts)) < partitions {
 		q.parts = append(q.parts, part{})
 	}
-	q.used = time.Now().UnixNano()
+	q.used = time.Now()
 	return q
 }
 
@@ -241,6 +241,6 @@ func (w *Waiter) Leave() {
 	w.q.asleep(w)
 	w.q.depart(w)
 	w.m.waiters--
-	w.q.used = time.Now().UnixNano()
+	w.q.used = time.Now()
 	w.q.dispatch()
 }

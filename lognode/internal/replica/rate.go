@@ -7,7 +7,8 @@ const rateSpan = 10
 
 // rate counts what happened in each of the last ten whole seconds. The partition's goroutine owns it.
 type rate struct {
-	second int64 // the newest bucket's
+	began  time.Time // of the first second; seconds count on from there, whatever is done to the clock on the wall
+	second int64     // the newest bucket's
 	counts [rateSpan]uint64
 }
 
@@ -18,7 +19,10 @@ func (r *rate) add(n int) {
 
 // turn empties the buckets of seconds that have passed since the last call.
 func (r *rate) turn() {
-	now := time.Now().Unix()
+	if r.began.IsZero() {
+		r.began = time.Now()
+	}
+	now := int64(time.Since(r.began) / time.Second)
 	for s := max(r.second+1, now-rateSpan+1); s <= now; s++ {
 		r.counts[s%rateSpan] = 0
 	}

@@ -248,8 +248,9 @@ func (v *volume) syncNames() error {
 	if err := syncDir(v.dir); err != nil {
 		return err
 	}
-	// A second change within the same tick would not show: only a time that has passed is remembered.
-	if now.Sub(changed) > dirClock {
+	// A second change within the same tick would not show: only a time that has passed is remembered. One that is far
+	// ahead has passed too: the clock was set back since.
+	if now.Sub(changed).Abs() > dirClock {
 		v.dirSeen = changed
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -310,5 +311,22 @@ func TestNextVolumeIsOpenedWhenItWillBeNeeded(t *testing.T) {
 		if err := s.RemoveSegments([]mq.SegmentID{1}); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A directory that was changed by a clock that was set back an hour since is not synced with each commit until the hour is over.
+func TestNamesAreSyncedOnceThoughTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	v := &volume{dir: t.TempDir()}
+	ahead := time.Now().Add(time.Hour)
+	if err := os.Chtimes(v.dir, ahead, ahead); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(v.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.syncNames(); err != nil || !v.dirSeen.Equal(info.ModTime()) {
+		t.Errorf("%v; synced up to %s, not to %s", err, v.dirSeen, info.ModTime())
 	}
 }
