@@ -128,6 +128,7 @@ func (g *Gateway) publishBatch(c echo.Context, name string, o batchOptions) erro
 func (g *Gateway) planBatch(ctx context.Context, limits meta.Topic, text []byte, read func(*plan, *itemReader, []byte) error) (*plan, error) {
 	r := itemReaders.Get().(*itemReader)
 	defer itemReaders.Put(r)
+	r.clock = g.clock
 	r.maxValue = limits.Settings.MaxMessageBytes
 	p := newPlan(g, limits, len(text)/128)
 	if err := read(p, r, text); err != nil {

@@ -65,6 +65,8 @@ type Gateway struct {
 	feeding       *semaphore.Weighted // bytes that streams have taken and not written, at most maxFeeding
 	accounts      accounts            // what streams have out
 	making        making              // topics and groups that are being made, by name
+	began         time.Time           // see elapsed
+	clock         *nodeTime           // by which it is decided whether a time has passed
 	sticky        sticky              // where keyless messages go for the moment
 	refusals      refusals            // where they don't go
 	codecs        bodyCodecs          // of request bodies
@@ -114,12 +116,13 @@ func New(cfg Config, store *meta.Store, log *slog.Logger, reg prometheus.Registe
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	log = log.With(slog.String("gateway", cfg.Name))
-	g := &Gateway{cfg: cfg, log: log, reg: reg, metrics: newMetrics(reg), store: store, packer: packer,
+	g := &Gateway{began: time.Now(), clock: newNodeTime(log), cfg: cfg, log: log, reg: reg, metrics: newMetrics(reg), store: store, packer: packer,
 		instance: hex.EncodeToString(id[:]), draining: make(chan struct{}), buffered: semaphore.NewWeighted(cfg.MaxBuffered),
 		reading: semaphore.NewWeighted(maxReading), feeding: semaphore.NewWeighted(maxFeeding)}
 	g.requestPrefix = g.instance + "-"
+	g.metrics.clock(reg, g.clock)
 	g.view = meta.NewView(store, log, meta.WithMembers, meta.WithWebhooks)
-	g.push = push.New(push.Config{Gateway: cfg.Name, Source: g.pushSource(), Log: log, Registry: reg})
+	g.push = push.New(push.Config{Gateway: cfg.Name, Source: g.pushSource(), Now: g.clock.now, Log: log, Registry: reg})
 	g.renewals = newRenewals(store, log)
 	g.echo = g.newEcho()
 	return g, nil
@@ -130,7 +133,7 @@ func (g *Gateway) serve(ln net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.life, g.cancel = ctx, cancel
 	g.bus = bus.Connect(g.view, g.cfg.Name, g.log)
-	g.router = router.New(router.Config{Gateway: g.cfg.Name, Instance: g.instance, View: g.view, Look: g.bus.Look, Freed: g.accounts.freed, Dial: g.cfg.Dial, Log: g.log})
+	g.router = router.New(router.Config{Gateway: g.cfg.Name, Instance: g.instance, View: g.view, Look: g.bus.Look, Freed: g.accounts.freed, Told: g.clock.told, Dial: g.cfg.Dial, Log: g.log})
 	g.waits = waiter.New(waiter.Config{Most: g.cfg.MaxWaiting, Router: g.router, Bus: g.bus, Log: g.log})
 	g.listener = ln
 	g.server = &http.Server{

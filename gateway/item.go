@@ -29,6 +29,7 @@ type itemReader struct {
 	msg       mq.Message
 	partition int64
 	at        int64        // when it is to be delivered, see timeFromHeaders
+	clock     *nodeTime    // says whether that has passed
 	err       *mqerr.Error // what is wrong with this item; the input as a whole is sound
 	encoding  string
 	hasValue  bool
@@ -138,7 +139,7 @@ func (r *itemReader) field(name []byte) {
 	case "delay":
 		r.time("delay", delayTime)
 	case "deliver_at":
-		r.time("deliver_at", deliverTime)
+		r.time("deliver_at", r.clock.deliverTime)
 	default:
 		r.scan.Skip()
 		r.bad(pointerTo(name), "a message has no such field")

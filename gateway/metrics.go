@@ -45,6 +45,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
+// clock adds how the gateway's clock does.
+func (m *metrics) clock(reg prometheus.Registerer, c *nodeTime) {
+	if reg != nil {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "splashdam_gateway_clock_ahead_seconds",
+			Help: "How far this gateway's clock is ahead of the time by which the log nodes decide."}, func() float64 { return c.ahead().Seconds() }))
+	}
+}
+
 // statusCounters keeps a route's counters by status, so that a call costs no look-up by label.
 type statusCounters struct {
 	vec  *prometheus.CounterVec

@@ -134,7 +134,7 @@ func (s *lineStream) drop(rest io.Reader) {
 func (s *lineStream) read(in io.Reader) {
 	lines := lineReader{in: bufio.NewReaderSize(in, 64<<10), limit: s.maxLine(), memory: s.g.buffered}
 	defer lines.release()
-	r := &itemReader{maxValue: s.topic.Settings.MaxMessageBytes, index: -1}
+	r := &itemReader{maxValue: s.topic.Settings.MaxMessageBytes, index: -1, clock: s.g.clock}
 	fresh := true // whether the burst that is being read has chosen where keyless lines go
 	for !s.drained() {
 		if fresh {
@@ -225,7 +225,7 @@ func (s *lineStream) maxLine() int { return 2*s.topic.Settings.MaxMessageBytes +
 func (s *lineStream) choose() {
 	first := s.g.nextPartition(s.topic)
 	s.keyless = first
-	now := time.Now().UnixNano()
+	now := s.g.elapsed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.topic.Settings.Partitions {

@@ -281,7 +281,7 @@ const (
 // ago, are passed over while there are others.
 func (g *Gateway) nextPartition(t meta.Topic) uint32 {
 	s := &g.sticky
-	now := time.Now().UnixNano()
+	now := g.elapsed()
 	if since := s.since.Load(); now-since > stickyFor || s.count.Add(1) > stickyCount {
 		if s.since.CompareAndSwap(since, now) {
 			s.count.Store(0)

@@ -42,7 +42,7 @@ func (g *Gateway) handlePublish(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	at, err := timeFromHeaders(c.Request().Header)
+	at, err := timeFromHeaders(c.Request().Header, g.clock)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (g *Gateway) handleRead(c echo.Context) error {
 	}
 	ctx := c.Request().Context()
 	p, err := g.nextPage(ctx, &q, q.limit)
-	if err == nil && len(p.items) == 0 && q.wait > 0 && !rangeDone(q.reader) {
+	if err == nil && len(p.items) == 0 && q.wait > 0 && !g.rangeDone(q.reader) {
 		p.release() // what waits holds nothing
 		waitCtx, cancel := context.WithTimeout(ctx, q.wait)
 		p, err = g.awaitFirst(waitCtx, &q, q.limit)
@@ -118,7 +118,7 @@ func (g *Gateway) awaitPage(ctx context.Context, q *readQuery, f *waiter.Followe
 		case <-f.Gone():
 			return page{}, mqerr.New(mqerr.TopicNotFound, "topic %s was deleted", q.topic.Name)
 		case <-clock.C:
-			if rangeDone(q.reader) {
+			if g.rangeDone(q.reader) {
 				return page{}, nil
 			}
 			continue
@@ -129,7 +129,7 @@ func (g *Gateway) awaitPage(ctx context.Context, q *readQuery, f *waiter.Followe
 		if err != nil && ctx.Err() != nil {
 			return page{}, nil // the wait ended within the last look
 		}
-		if err != nil || len(p.items) > 0 || rangeDone(q.reader) {
+		if err != nil || len(p.items) > 0 || g.rangeDone(q.reader) {
 			return p, err
 		}
 		p.release()
@@ -137,8 +137,8 @@ func (g *Gateway) awaitPage(ctx context.Context, q *readQuery, f *waiter.Followe
 }
 
 // rangeDone says that nothing will be added to the range.
-func rangeDone(r *replay.Reader) bool {
-	return r.Over() || r.Dry() && r.Passed(time.Now().Add(-clockMargin))
+func (g *Gateway) rangeDone(r *replay.Reader) bool {
+	return r.Over() || r.Dry() && r.Passed(g.clock.now().Add(-clockMargin))
 }
 
 // answerPage writes an api.ReadAnswer.
@@ -155,7 +155,7 @@ func (g *Gateway) answerPage(c echo.Context, q *readQuery, items []replay.Item) 
 		b = appendItem(b, q, &items[i])
 	}
 	b = append(b, ']')
-	if !rangeDone(q.reader) {
+	if !g.rangeDone(q.reader) {
 		next, err := g.readCursor(q)
 		if err != nil {
 			return err

@@ -41,7 +41,7 @@ func (g *Gateway) streamRead(c echo.Context, q *readQuery) error {
 		if err != nil {
 			return s.fail(err)
 		}
-		if left -= n; left == 0 || rangeDone(q.reader) {
+		if left -= n; left == 0 || s.g.rangeDone(q.reader) {
 			break
 		}
 		if n > 0 && !q.reader.Dry() {
@@ -119,7 +119,7 @@ func (s *readStream) over(ctx context.Context) bool {
 		return true
 	default:
 	}
-	return ctx.Err() != nil || s.q.form == formNDJSON || rangeDone(s.q.reader)
+	return ctx.Err() != nil || s.q.form == formNDJSON || s.g.rangeDone(s.q.reader)
 }
 
 // write writes messages and flushes them.
@@ -181,10 +181,10 @@ func (s *readStream) fail(err error) error {
 
 // end sets the trailer with the cursor to go on with.
 func (s *readStream) end() error {
-	if s.q.form == formSSE && s.g.isDraining() && !rangeDone(s.q.reader) {
+	if s.q.form == formSSE && s.g.isDraining() && !s.g.rangeDone(s.q.reader) {
 		return s.put([]byte(eventsReconnect))
 	}
-	if err := s.put(nil); err != nil || s.q.form == formSSE || rangeDone(s.q.reader) {
+	if err := s.put(nil); err != nil || s.q.form == formSSE || s.g.rangeDone(s.q.reader) {
 		return err
 	}
 	next, err := s.g.readCursor(s.q)

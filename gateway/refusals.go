@@ -17,7 +17,7 @@ import (
 type refusals struct {
 	some  atomic.Bool // false: there is none, and a publish pays for nothing else
 	mu    sync.Mutex
-	until map[mq.PartitionID]int64 // Unix nanoseconds
+	until map[mq.PartitionID]int64 // as Gateway.elapsed
 	over  int64                    // when all of them are over
 }
 
@@ -29,6 +29,10 @@ const (
 	// maxElsewhere bounds the partitions that one batch is offered to.
 	maxElsewhere = 8
 )
+
+// elapsed are nanoseconds since the gateway began. They count on whatever is done to the clock on the wall, for what is remembered
+// for a moment: by a clock that is set back an hour the moment would last that long.
+func (g *Gateway) elapsed() int64 { return int64(time.Since(g.began)) }
 
 // note remembers a partition that refused.
 func (r *refusals) note(p mq.PartitionID, now int64) {
@@ -76,7 +80,7 @@ func (g *Gateway) sendAnywhere(ctx context.Context, t meta.Topic, b *outgoing, p
 	if b.scheduled {
 		send = g.sendSchedules
 	}
-	if !b.bound && g.refusals.some.Load() && g.refusals.has(mq.PartitionID{Topic: t.ID, Number: b.to}, time.Now().UnixNano()) {
+	if !b.bound && g.refusals.some.Load() && g.refusals.has(mq.PartitionID{Topic: t.ID, Number: b.to}, g.elapsed()) {
 		b.to = g.nextPartition(t)
 	}
 	for tries := 1; ; tries++ {
@@ -84,7 +88,7 @@ func (g *Gateway) sendAnywhere(ctx context.Context, t meta.Topic, b *outgoing, p
 		if err == nil || b.bound || !takesNone(err) {
 			return err
 		}
-		now := time.Now().UnixNano()
+		now := g.elapsed()
 		g.refusals.note(mq.PartitionID{Topic: t.ID, Number: b.to}, now)
 		next := g.nextPartition(t)
 		if tries == maxElsewhere || g.refusals.has(mq.PartitionID{Topic: t.ID, Number: next}, now) {

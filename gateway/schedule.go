@@ -20,7 +20,7 @@ const (
 // so long by the clock of the leader that stores it.
 
 // timeFromHeaders is the time of a raw publish.
-func timeFromHeaders(h http.Header) (int64, error) {
+func timeFromHeaders(h http.Header, clock *nodeTime) (int64, error) {
 	delay, at := h[headerDelay], h[headerDeliverAt]
 	switch {
 	case len(delay)+len(at) == 0:
@@ -34,7 +34,7 @@ func timeFromHeaders(h http.Header) (int64, error) {
 		}
 		return t, nil
 	}
-	t, bad := deliverTime(at[0])
+	t, bad := clock.deliverTime(at[0])
 	if bad != "" {
 		return 0, invalid("header/"+headerDeliverAt, "%s", bad)
 	}
@@ -56,9 +56,9 @@ func delayTime(s string) (t int64, bad string) {
 }
 
 // deliverTime reads a time; one that has passed is as good as none.
-func deliverTime(s string) (t int64, bad string) {
+func (c *nodeTime) deliverTime(s string) (t int64, bad string) {
 	at, err := time.Parse(time.RFC3339Nano, s)
-	now := time.Now()
+	now := c.now()
 	switch {
 	case err != nil:
 		return 0, "a time looks like 2026-12-24T18:00:00Z (RFC 3339), and not like " + quoted(s)

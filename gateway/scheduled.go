@@ -72,7 +72,7 @@ func (g *Gateway) handleRetimeScheduled(c echo.Context) error {
 	if err := g.readConfig(c, &in); err != nil {
 		return err
 	}
-	at, err := rescheduleTime(&in)
+	at, err := rescheduleTime(&in, g.clock)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (g *Gateway) handleRetimeScheduled(c echo.Context) error {
 }
 
 // rescheduleTime is the new time, as in frame.Schedule. A time that has passed is now.
-func rescheduleTime(in *api.Reschedule) (int64, error) {
+func rescheduleTime(in *api.Reschedule, clock *nodeTime) (int64, error) {
 	t, bad, field := int64(0), "", "/deliver_at"
 	switch {
 	case (in.DeliverAt == nil) == (in.Delay == nil):
@@ -100,7 +100,7 @@ func rescheduleTime(in *api.Reschedule) (int64, error) {
 		field = "/delay"
 		t, bad = delayTime(in.Delay.String())
 	case *in.DeliverAt != "now":
-		t, bad = deliverTime(*in.DeliverAt)
+		t, bad = clock.deliverTime(*in.DeliverAt)
 	}
 	if bad != "" {
 		return 0, invalid(field, "%s", bad)

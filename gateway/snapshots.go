@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -42,7 +41,7 @@ func (g *Gateway) handleCreateSnapshot(c echo.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
 	defer cancel()
-	req := &mqpb.SnapshotsRequest{Group: uint64(group.ID), Act: "create", Name: in.Name, Made: time.Now().UnixNano()}
+	req := &mqpb.SnapshotsRequest{Group: uint64(group.ID), Act: "create", Name: in.Name, Made: g.clock.now().UnixNano()}
 	answers := g.askSnapshots(ctx, allPartitions(t), req)
 	var made []mq.PartitionID
 	for p, a := range answers {

@@ -256,7 +256,7 @@ func (g *Gateway) handleReplayWebhook(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	since, err := readSince(in.Since, time.Now())
+	since, err := readSince(in.Since, g.clock.now())
 	if err != nil {
 		return err
 	}

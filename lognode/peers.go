@@ -24,6 +24,8 @@ import (
 const (
 	// heartbeat is how often each side of a stream between nodes says something.
 	heartbeat = 200 * time.Millisecond
+	// tellEvery is how often a gateway is told the time by which this node decides.
+	tellEvery = 5 * time.Second
 	// redial is how long a node waits before it opens a stream that ended again.
 	redial = 200 * time.Millisecond
 )
@@ -165,7 +167,7 @@ func (ps *peers) run(ctx context.Context, p *peer) error {
 	s := link.NewStream(t)
 	heard := ps.clock(p.node.Store)
 	up := false
-	stop := beat(s)
+	stop := beat(s, heartbeat, wallClock)
 	err = s.Run(func(ft frame.Type, _ uint64, body []byte) error {
 		heard.Store(int64(time.Since(ps.began)))
 		if !up {
@@ -223,21 +225,21 @@ func (ps *peers) each(f func(partitionEvents)) {
 	}
 }
 
-// beat says something every 200 ms until the stream ends or stop is called, which waits for it. All streams say it at the
-// same moments by the clock: an idle process is woken once for all of them.
-func beat(s *link.Stream) (stop func()) {
+// beat tells a clock (Unix nanoseconds) at once and then that often until the stream ends or stop is called, which waits for it. All
+// streams say it at the same moments by the machine's clock: an idle process is woken once for all of them.
+func beat(s *link.Stream, every time.Duration, clock func() int64) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		next := time.NewTimer(untilBeat(time.Now()))
+		next := time.NewTimer(untilBeat(time.Now(), every))
 		defer next.Stop()
 		for {
-			if err := s.Put(frame.TypeStatus, 0, &frame.Status{Clock: time.Now().UnixNano()}); errors.Is(err, link.ErrClosed) {
+			if err := s.Put(frame.TypeStatus, 0, &frame.Status{Clock: clock()}); errors.Is(err, link.ErrClosed) {
 				return
 			}
 			select {
 			case <-next.C:
-				next.Reset(untilBeat(time.Now()))
+				next.Reset(untilBeat(time.Now(), every))
 			case <-quit:
 				return
 			}
@@ -249,11 +251,14 @@ func beat(s *link.Stream) (stop func()) {
 	}
 }
 
-// untilBeat is how long it is until the next beat: until the clock's next multiple of 200 ms that is not too near.
-func untilBeat(now time.Time) time.Duration {
-	wait := heartbeat - time.Duration(now.UnixNano())%heartbeat
-	if wait < heartbeat/2 {
-		wait += heartbeat
+// wallClock is what the machine's clock says, Unix nanoseconds.
+func wallClock() int64 { return time.Now().UnixNano() }
+
+// untilBeat is how long it is until the next beat: until the clock's next multiple of every that is not too near.
+func untilBeat(now time.Time, every time.Duration) time.Duration {
+	wait := every - time.Duration(now.UnixNano())%every
+	if wait < every/2 {
+		wait += every
 	}
 	return wait
 }

@@ -83,9 +83,10 @@ func (f *Acks) Parse(b []byte) error {
 	return r.Err()
 }
 
-// Status is the heartbeat, every 200 ms on an idle stream, both ways.
+// Status is the heartbeat: every 200 ms on a stream between nodes, both ways, with what the machine's clock says; every 5 s to a
+// gateway, with the time by which the node decides.
 type Status struct {
-	Clock int64 // the sender's, Unix nanoseconds
+	Clock int64 // Unix nanoseconds
 }
 
 // AppendTo appends the frame's body.

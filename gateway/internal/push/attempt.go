@@ -36,6 +36,7 @@ type answer struct {
 // sender is the connections of one webhook. It is used by many attempts at once.
 type sender struct {
 	client *http.Client
+	now    func() time.Time
 }
 
 // newSender makes connections that are nobody else's. allowPrivate is what webhook and gateway both allow; resolver
@@ -54,7 +55,7 @@ func newSender(s *mq.WebhookSettings, allowPrivate bool, resolver *net.Resolver)
 		IdleConnTimeout:        60 * time.Second,
 		MaxResponseHeaderBytes: mostAnswerHeaders,
 	}
-	return &sender{client: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
+	return &sender{now: time.Now, client: &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a redirect is an answer that is not 2xx
 	}}}
 }
@@ -67,7 +68,7 @@ func (s *sender) send(ctx context.Context, h *Hook, e *event) answer {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(h.Settings.Timeout))
 	defer cancel()
-	r, err := newRequest(ctx, h, e, start)
+	r, err := newRequest(ctx, h, e, s.now())
 	if err != nil {
 		return answer{err: err}
 	}
@@ -78,7 +79,7 @@ func (s *sender) send(ctx context.Context, h *Hook, e *event) answer {
 		return a
 	}
 	a.status = res.StatusCode
-	a.retryAfter = parseRetryAfter(res.Header.Get("Retry-After"), start.Add(a.took))
+	a.retryAfter = parseRetryAfter(res.Header.Get("Retry-After"), s.now())
 	a.text = readAnswer(res, cancel)
 	return a
 }

@@ -16,6 +16,7 @@ import (
 type Config struct {
 	Gateway  string // its name, for the log of attempts
 	Source   Source
+	Now      func() time.Time // stamps attempts, and tells how long a pause is that an endpoint asks for until a time; nil: time.Now
 	Log      *slog.Logger
 	Registry prometheus.Registerer // may be nil
 	// Resolver resolves the hosts of endpoints; nil for the system's.
@@ -49,7 +50,11 @@ func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, metrics: newMetrics(cfg.Registry), runners: map[mq.GroupID]*runner{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.makeSender = func(h *Hook) attempter {
-		return newSender(&h.Settings, h.Private && h.Settings.AllowPrivate, cfg.Resolver)
+		s := newSender(&h.Settings, h.Private && h.Settings.AllowPrivate, cfg.Resolver)
+		if cfg.Now != nil {
+			s.now = cfg.Now
+		}
+		return s
 	}
 	return e
 }

@@ -147,6 +147,16 @@ func (n *node) stream(ctx context.Context) error {
 	}()
 	err = stream.Run(func(t frame.Type, id uint64, body []byte) error {
 		s.heard.Store(n.r.elapsed())
+		if t == frame.TypeStatus {
+			var f frame.Status
+			if err := f.Parse(body); err != nil {
+				return err
+			}
+			if told := n.r.cfg.Told; told != nil {
+				told(n.name, f.Clock)
+			}
+			return nil
+		}
 		if t == frame.TypeFreed {
 			var f frame.Freed
 			if err := f.Parse(body); err != nil {

@@ -34,9 +34,10 @@ type Config struct {
 	Gateway  string // name, in the metadata of each stream
 	Instance string // random, of this run of the process
 	View     *meta.View
-	Look     func(reason string) // asks the controller to look; a hint
-	Freed    func(*frame.Freed)  // told of leases of accounts that are over; it must not block
-	Dial     link.Dial           // nil: plain TCP
+	Look     func(reason string)            // asks the controller to look; a hint
+	Freed    func(*frame.Freed)             // told of leases of accounts that are over; it must not block
+	Told     func(node string, clock int64) // told of the time by which a node decides, Unix nanoseconds; nil: nobody asks
+	Dial     link.Dial                      // nil: plain TCP
 	Log      *slog.Logger
 }
 

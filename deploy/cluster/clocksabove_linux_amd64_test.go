@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/splashdam/splashdam/shared/api"
+	"github.com/splashdam/splashdam/shared/client"
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+// A gateway whose clock is an hour off changes nothing of what leaders decide: schedules, leases, keys, members. What it
+// measures is not off, and nothing that it remembers for a moment lasts an hour.
+func TestClockOfAGateway(t *testing.T) {
+	t.Parallel()
+	w := startWrong(t, 2, nil)
+	w.topic("t", 1, 0)
+	w.topic("many", 4, 0)
+	eventually(t, "all replicas are there", func() bool { return w.replicated("t") && w.replicated("many") })
+	w.sdk = w.through(w.c.URLs()[0])
+	other := w.through(w.c.URLs()[1])
+	joined, err := w.sdk.JoinGroup(t.Context(), "many", "members", api.JoinInput{Name: "m"})
+	must(t, err)
+	first := w.publish("t", client.Message{Value: []byte("keyed"), IdempotencyKey: "k"})
+	leased := w.next("t", "g", time.Minute, hang)
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		w.set("gateway-1", by)
+		gatewayIsOff(w, by)
+		if again := w.publish("t", client.Message{Value: []byte("keyed"), IdempotencyKey: "k"}); !again.Duplicate || again.ID != first.ID {
+			t.Errorf("published again: %+v, the first time %+v", again, first)
+		}
+		must(t, w.sdk.Extend(t.Context(), leased.Receipt, time.Minute))
+		_, err := w.sdk.Heartbeat(t.Context(), "many", "members", joined.Member, api.HeartbeatInput{})
+		must(t, err)
+		members, err := other.Members(t.Context(), "many", "members")
+		must(t, err)
+		if len(members.Members) != 1 {
+			t.Errorf("members %+v", members)
+		}
+	}
+	must(t, w.sdk.Ack(t.Context(), leased.Receipt))
+	w.set("gateway-1", 0)
+	used := map[uint32]bool{}
+	eventually(t, "messages without keys go to all partitions again", func() bool {
+		used[w.publish("many", client.Message{Value: []byte("x")}).Partition] = true
+		return len(used) == 4
+	})
+}
+
+// gatewayIsOff schedules through it, waits and reads.
+func gatewayIsOff(w *wrong, by time.Duration) {
+	t := w.t
+	due := time.Now().Round(0).Add(2 * time.Second)
+	for _, m := range []client.Message{{DeliverAt: due}, {Delay: 2 * time.Second}} {
+		m.Value = []byte("soon")
+		if r := w.publish("t", m); !scheduledID(r.ID) || r.DeliverAt.Before(due.Add(-mayDiffer)) || r.DeliverAt.After(time.Now().Add(mayDiffer+2*time.Second)) {
+			t.Errorf("off by %s: %+v was to be due about %s", by, r, due)
+		}
+	}
+	later := w.publish("t", client.Message{Value: []byte("later"), DeliverAt: time.Now().Add(30 * time.Minute)})
+	if !scheduledID(later.ID) {
+		t.Errorf("off by %s: what is due in half an hour was answered with %+v", by, later)
+	} else if _, err := w.sdk.RetimeScheduled(t.Context(), later.ID, time.Now().Add(40*time.Minute)); err != nil {
+		t.Errorf("off by %s: %v", by, err)
+	}
+	if r := w.publish("t", client.Message{Value: []byte("past"), DeliverAt: time.Now().Add(-30 * time.Minute)}); scheduledID(r.ID) {
+		t.Errorf("off by %s: what was due half an hour ago was answered with %+v", by, r)
+	}
+	for _, want := range []string{"past", "soon", "soon"} {
+		d := w.next("t", "g", time.Minute, hang)
+		if now := time.Now(); string(d.Value) != want || want == "soon" && now.Before(due.Add(-mayDiffer)) {
+			t.Errorf("off by %s: %q came at %s, due at %s; want %s", by, d.Value, now, due, want)
+		}
+		must(t, w.sdk.Ack(t.Context(), d.Receipt))
+	}
+	began := time.Now()
+	if got, err := w.sdk.Receive(t.Context(), "t", "g", api.ReceiveRequest{Max: 1, Wait: mq.Duration(time.Second)}); err != nil || len(got) > 0 || time.Since(began) < time.Second {
+		t.Errorf("off by %s: a wait of a second took %s: %v, %v", by, time.Since(began), got, err)
+	}
+	// What is read up to a time that is not there yet waits for what comes until then.
+	until := time.Now().Add(20 * time.Minute).UTC().Format(time.RFC3339)
+	began = time.Now()
+	if _, err := w.sdk.Read(t.Context(), "many", client.ReadOptions{From: "latest", To: until, Wait: time.Second}); err != nil || time.Since(began) < time.Second {
+		t.Errorf("off by %s: a read that waits a second ended after %s: %v", by, time.Since(began), err)
+	}
+}
+
+// A coordinator whose clock jumps, etcd and NATS in it, throws nobody out and lets another node lead when a leader dies.
+func TestClockOfACoordinator(t *testing.T) {
+	t.Parallel()
+	w := startWrong(t, 1, nil)
+	w.topic("t", 3, 0)
+	eventually(t, "every node leads", func() bool { return len(w.leads("t")) == 3 && w.replicated("t") })
+	// It is not heard of while a node dies and comes back.
+	joined, err := w.sdk.JoinGroup(t.Context(), "t", "members", api.JoinInput{Name: "m", TTL: api.Duration(time.Minute)})
+	must(t, err)
+	for i, by := range []time.Duration{time.Hour, -time.Hour} {
+		before, err := w.sdk.Topic(t.Context(), "t")
+		must(t, err)
+		w.set("coordinator-1", by)
+		for range 30 { // for longer than leases last, three seconds or so
+			w.publish("t", client.Message{Value: []byte("on")})
+			d := w.next("t", "g", time.Minute, hang)
+			must(t, w.sdk.Ack(t.Context(), d.Receipt))
+			w.next("t", "nobody", time.Minute, 200*time.Millisecond)
+			_, err := w.sdk.Heartbeat(t.Context(), "t", "members", joined.Member, api.HeartbeatInput{})
+			must(t, err)
+		}
+		after, err := w.sdk.Topic(t.Context(), "t")
+		must(t, err)
+		for p := range before.Partitions {
+			if x, y := before.Partitions[p].Leader, after.Partitions[p].Leader; x != y {
+				t.Errorf("off by %s: %s led partition %d, and now %s does", by, x, p, y)
+			}
+		}
+		dead := w.c.Node(i + 1)
+		must(t, dead.Kill())
+		eventually(t, "others lead", func() bool { return w.leads("t")[dead.Name()] == 0 })
+		for p := range uint32(3) {
+			w.publish("t", client.Message{Value: []byte("on"), Partition: &p})
+		}
+		must(t, dead.Start(ctxFor(t)))
+		eventually(t, "it leads again", func() bool { return len(w.leads("t")) == 3 && w.replicated("t") })
+		for range 3 {
+			d := w.next("t", "g", time.Minute, hang)
+			must(t, w.sdk.Ack(t.Context(), d.Receipt))
+		}
+	}
+}
+
+// With one node nobody can tell whose clock is wrong: it is followed, leases and waits with it. Figures do not stop for an hour.
+func TestClockOfTheOnlyNode(t *testing.T) {
+	t.Parallel()
+	w := &wrong{t: t, dir: t.TempDir()}
+	w.set("node-1", time.Hour)
+	w.c = start(t, Options{Dir: w.dir, Processes: &Processes{}})
+	w.sdk = w.through(w.c.URLs()...)
+	must(t, func() error { _, err := w.sdk.CreateTopic(t.Context(), "t", api.TopicInput{}); return err }())
+	w.publish("t", client.Message{Value: []byte("leased")})
+	leased := w.next("t", "g", time.Minute, hang)
+	w.set("node-1", 0)
+	for range 3 {
+		w.next("t", "g", time.Minute, time.Second)
+	}
+	w.set("node-1", time.Hour)
+	for range 3 {
+		if d := w.next("t", "g", time.Minute, time.Second); d.ID != "" {
+			t.Errorf("%q came again", d.Value)
+		}
+	}
+	w.set("node-1", 0)
+	must(t, w.sdk.Ack(t.Context(), leased.Receipt))
+	eventually(t, "the rate is told", func() bool {
+		w.publish("t", client.Message{Value: []byte("x")})
+		topic, err := w.sdk.Topic(t.Context(), "t")
+		must(t, err)
+		return topic.PublishRate > 0
+	})
+}
