@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	lognode "github.com/splashdam/splashdam/lognode/simulate"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -29,6 +31,7 @@ type hand struct {
 	fence
 	attempt uint32
 	stream  uint64
+	decided int64
 }
 
 // checker sees what clients see, and never looks into a node before the end.
@@ -38,7 +41,9 @@ type checker struct {
 	acked    map[place]bool         // publishes that were acknowledged
 	segments map[mq.SegmentID][]ack // the same, by segment
 	ends     map[mq.SegmentID]mq.Position
+	traits   map[string]traits // by value
 	hands    map[groupPlace][]hand
+	tries    map[groupPlace][]*try
 	done     map[groupPlace]doneAt   // acked by a consumer, and answered
 	gone     map[uint64]bool         // streams whose unconfirmed hand-overs were given back
 	released map[released]bool       // hand-overs that a consumer gave back, or asked to
@@ -65,7 +70,7 @@ type doneAt struct {
 
 func newChecker(s *Sim) *checker {
 	return &checker{s: s, values: map[place]string{}, acked: map[place]bool{}, segments: map[mq.SegmentID][]ack{},
-		ends: map[mq.SegmentID]mq.Position{}, hands: map[groupPlace][]hand{}, done: map[groupPlace]doneAt{}, gone: map[uint64]bool{},
+		ends: map[mq.SegmentID]mq.Position{}, hands: map[groupPlace][]hand{}, traits: map[string]traits{}, tries: map[groupPlace][]*try{}, done: map[groupPlace]doneAt{}, gone: map[uint64]bool{},
 		released: map[released]bool{}, given: map[mq.PartitionID]bool{}}
 }
 
@@ -109,9 +114,9 @@ func (c *checker) ended(seg *mq.Segment, end, next mq.Position) {
 
 // handed is a delivery.
 func (c *checker) handed(g mq.GroupID, m lognode.Delivered, decided int64, stream uint64) {
-	at := place{m.Receipt.Partition, m.Receipt.Offset}
+	at := placeOf(m)
 	key := groupPlace{g, at}
-	h := hand{fence{m.Receipt.Segment, m.Receipt.Counter}, m.Attempt, stream}
+	h := hand{fenceOf(m), m.Attempt, stream, decided}
 	c.value(at, string(m.Value))
 	if c.delivered++; len(c.hands[key]) > 0 {
 		c.repeated++
@@ -151,19 +156,14 @@ func (c *checker) counted(at groupPlace, a, b hand) {
 	}
 }
 
-// releasing is a release on its way: whether or not it is answered, the attempt may not count.
-func (c *checker) releasing(g mq.GroupID, m lognode.Delivered) {
-	c.released[released{groupPlace{g, place{m.Receipt.Partition, m.Receipt.Offset}}, fence{m.Receipt.Segment, m.Receipt.Counter}}] = true
-}
-
 // settled is an answered settle.
-func (c *checker) settled(g mq.GroupID, m lognode.Delivered, o lognode.Outcome) {
-	if o != lognode.Ack {
+func (c *checker) settled(g mq.GroupID, m lognode.Delivered, t *try, code lognode.Code) {
+	if t.refused = code != lognode.SettleOK; t.refused || t.outcome != lognode.Ack {
 		return
 	}
-	key := groupPlace{g, place{m.Receipt.Partition, m.Receipt.Offset}}
+	key := groupPlace{g, placeOf(m)}
 	if _, ok := c.done[key]; !ok {
-		c.done[key] = doneAt{c.s.now, fence{m.Receipt.Segment, m.Receipt.Counter}}
+		c.done[key] = doneAt{c.s.now, fenceOf(m)}
 	}
 }
 
@@ -185,17 +185,22 @@ func (s *Sim) finished() bool {
 			}
 		}
 	}
-	for key := range s.check.acked {
-		if s.excused(key) {
-			continue
-		}
-		for _, g := range s.groups {
-			if len(s.check.hands[groupPlace{g.ID, key}]) == 0 {
-				return false
+	return len(s.check.undelivered()) == 0
+}
+
+// undelivered are the acknowledged messages that a group has not seen, the first few of them.
+func (c *checker) undelivered() (out []groupPlace) {
+	for key := range c.acked {
+		for _, g := range c.s.groups {
+			if at := (groupPlace{g.ID, key}); len(c.hands[at]) == 0 && !c.s.excused(key) {
+				out = append(out, at)
 			}
 		}
 	}
-	return true
+	slices.SortFunc(out, func(a, b groupPlace) int {
+		return cmp.Or(cmp.Compare(a.partition.Number, b.partition.Number), cmp.Compare(a.offset, b.offset), cmp.Compare(a.group, b.group))
+	})
+	return out[:min(len(out), 10)]
 }
 
 // unfinished says why not.
@@ -223,6 +228,9 @@ func (s *Sim) unfinished() string {
 				text += fmt.Sprintf(" partition %d group %d at %s segment %d: %+v;", i, g.ID, n.name, h.Open.ID, f)
 			}
 		}
+	}
+	for _, at := range s.check.undelivered() {
+		text += fmt.Sprintf(" offset %d of partition %d did not reach group %d;", at.offset, at.partition.Number, at.group)
 	}
 	for _, c := range s.ctls {
 		if c.reign != nil {

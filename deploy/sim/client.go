@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"time"
 
 	lognode "github.com/splashdam/splashdam/lognode/simulate"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -24,20 +23,6 @@ const (
 	requestTimeout = 3 * second
 	retryPause     = 100 * millisecond
 )
-
-// groups are one without a limit of attempts and one with.
-func groups() []lognode.GroupConfig {
-	g := mq.DefaultGroupSettings()
-	g.Lease = mq.Duration(3 * time.Second)
-	g.Backoff = mq.Backoff{Initial: mq.Duration(200 * time.Millisecond), Multiplier: 2, Max: mq.Duration(2 * time.Second), Jitter: 0.2}
-	g.MaxAttempts = 0
-	limited := g
-	limited.MaxAttempts = attempts
-	return []lognode.GroupConfig{lognode.Group(1, g), lognode.Group(2, limited)}
-}
-
-// attempts is the limit of group 2.
-const attempts = 6
 
 func (s *Sim) newClients() {
 	for i := range 2 {
@@ -130,7 +115,9 @@ func (p *producer) publish(count int) {
 	values := make([]string, count)
 	for i := range values {
 		values[i] = fmt.Sprintf("%s/%d/%d/%d", p.name, p.made, i, p.tries)
-		b.Add(&mq.Message{Value: []byte(values[i])})
+		m, t := p.sim.uses.message(values[i])
+		p.sim.check.traits[values[i]] = t
+		b.Add(&m)
 	}
 	body := b.AppendTo(nil, "producer", p.client.name, mq.CodecNone, nil)
 	p.request(p.partition, func(n *lognode.Node, reply func(any, error)) {

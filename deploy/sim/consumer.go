@@ -29,6 +29,7 @@ func (c *consumer) ask() {
 		if stream == c.stream { // else what it brought has been given back
 			c.confirm(stream, hand)
 		}
+		s.check.answered(c.group, r.Messages)
 		for _, m := range r.Messages {
 			s.check.handed(c.group, m, r.Decided, stream)
 			c.handle(m)
@@ -51,7 +52,9 @@ func (c *consumer) handle(m lognode.Delivered) {
 	if s.calm {
 		fate = 0
 	}
-	later := func(d int64, o lognode.Outcome) { s.in(d, c.process, func() { c.settle(m, o, 0) }) }
+	later := func(d int64, o lognode.Outcome) {
+		s.in(d, c.process, func() { c.settle(m, s.check.trying(c.group, m, o), 0) })
+	}
 	switch {
 	case fate < 70:
 		later(work, lognode.Ack)
@@ -70,24 +73,19 @@ func (c *consumer) handle(m lognode.Delivered) {
 	}
 }
 
-func (c *consumer) settle(m lognode.Delivered, o lognode.Outcome, tries int) {
+func (c *consumer) settle(m lognode.Delivered, t *try, tries int) {
 	s := c.sim
-	if o == lognode.Release {
-		s.check.releasing(c.group, m)
-	}
-	item := lognode.SettleItem{Receipt: m.Receipt, Outcome: o, Delay: -1, Reason: "it failed"}
+	item := lognode.SettleItem{Receipt: m.Receipt, Outcome: t.outcome, Delay: -1, Reason: "it failed"}
 	c.request(c.partition, func(n *lognode.Node, reply func(any, error)) {
 		n.Settle(c.partition, []lognode.SettleItem{item}, func(r []lognode.SettleResult, err error) { reply(r, err) })
 	}, func(res any, err error, _ bool) {
 		r, _ := res.([]lognode.SettleResult)
 		if err != nil || len(r) != 1 {
 			if tries < 30 {
-				s.in(retryPause, c.process, func() { c.settle(m, o, tries+1) })
+				s.in(retryPause, c.process, func() { c.settle(m, t, tries+1) })
 			}
 			return
 		}
-		if r[0].Code == lognode.SettleOK {
-			s.check.settled(c.group, m, o)
-		}
+		s.check.settled(c.group, m, t, r[0].Code)
 	})
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"slices"
 
 	lognode "github.com/splashdam/splashdam/lognode/simulate"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -26,6 +27,12 @@ func (s *Sim) final() {
 		}
 		if h.Open.Base != next && !forcedGap(h, next, h.Open.Base) {
 			s.fail("I5: the open segment %d of partition %d begins at %s, not at %s", h.Open.ID, i, h.Open.Base, next)
+		}
+		for _, g := range s.groups {
+			letters := s.letters(h, g.ID)
+			if g.Settings.Ordering == mq.OrderingKey && !s.check.given[h.Partition] {
+				s.check.ordered(g.ID, h.Partition, letters)
+			}
 		}
 		open := *h.Open
 		open.End = mq.Position{Offset: 1 << 62}
@@ -86,12 +93,26 @@ func (s *Sim) replica(seg *mq.Segment, c *lognode.Stored, first map[mq.Position]
 	return intact
 }
 
-// forcedGap says whether the chain goes on further because an operator forced it.
+// forcedGap says whether the chain goes on further because an operator forced it, perhaps more than once in a row.
 func forcedGap(h *mq.Head, from, to mq.Position) bool {
-	for _, x := range h.Holes {
-		if x.From == from && x.To == to && x.By != "" {
-			return true
+	for from != to {
+		i := slices.IndexFunc(h.Holes, func(x mq.Hole) bool { return x.From == from && x.From != x.To && x.By != "" })
+		if i < 0 {
+			return false
 		}
+		from = h.Holes[i].To
 	}
-	return false
+	return true
+}
+
+// letters are the dead letters of a group in a partition, which its leader lists.
+func (s *Sim) letters(h *mq.Head, g mq.GroupID) dead {
+	out := dead{}
+	for _, m := range s.byName(h.Open.LeaderNode()).run.Dead(h.Partition, g) {
+		if _, twice := out[m.Offset]; twice {
+			s.fail("offset %d of partition %d is listed twice as a dead letter of group %d", m.Offset, h.Partition.Number, g)
+		}
+		out[m.Offset] = m
+	}
+	return out
 }

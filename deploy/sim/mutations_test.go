@@ -30,6 +30,9 @@ func TestSimulationNoticesMutations(t *testing.T) {
 		{"leader_that_resumes", Config{Only: crashes, Node: lognode.Mutation{ResumeLeading: true}}},
 		{"one_answer_fewer", Config{Only: []string{"one-way cut", "node cut off", "frozen node", "slow links"}, Controller: coordinator.Mutation{OneAnswerFewer: true}}},
 		{"end_is_the_lowest_tail", Config{Only: seals, Controller: coordinator.Mutation{LowestTail: true}}},
+		{"keys_forgotten", Config{Only: crashes, Uses: []string{useOrder}, Node: lognode.Mutation{ForgetKeys: true}}},
+		{"urgent_hides_what_is_before_it", Config{Only: crashes, Uses: []string{useLanes}, Node: lognode.Mutation{UrgentHides: true}}},
+		{"lanes_forgotten", Config{Only: crashes, Uses: []string{useLanes}, Node: lognode.Mutation{ForgetLanes: true}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var mu sync.Mutex
@@ -49,7 +52,7 @@ func TestSimulationNoticesMutations(t *testing.T) {
 			if found == "" {
 				t.Fatalf("not noticed in %d seeds", seeds)
 			}
-			if r := Run(at, Config{Only: c.Only, Chaos: 20}); r.Err != nil {
+			if r := Run(at, Config{Only: c.Only, Uses: c.Uses, Chaos: 20}); r.Err != nil {
 				t.Errorf("seed %d fails without the change too: %v", at, r.Err)
 			}
 		})

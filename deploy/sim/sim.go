@@ -26,6 +26,8 @@ type Config struct {
 	Controller coordinator.Mutation
 	// Only, if not empty, are the only kinds of faults.
 	Only []string
+	// Uses, if not nil, is all that clients use; see features.
+	Uses []string
 	// Trace hears what happens, for a person.
 	Trace func(format string, args ...any)
 }
@@ -50,6 +52,7 @@ type Result struct {
 type Sim struct {
 	Config
 	*scheduler
+	uses      *features
 	net       *network
 	etcd      *etcd
 	processes []*process
@@ -80,7 +83,7 @@ const (
 
 // Run simulates one seed.
 func Run(seed uint64, c Config) Result {
-	s := &Sim{Config: c, scheduler: newScheduler(seed), faults: map[string]int{}, enabled: map[string]bool{}}
+	s := &Sim{Config: c, scheduler: newScheduler(seed), uses: newFeatures(seed, c.Uses), faults: map[string]int{}, enabled: map[string]bool{}}
 	s.build()
 	s.chaos(c.Chaos * second)
 	for s.err == nil && !s.finished() && s.now < c.Chaos*second+patience {
@@ -124,7 +127,7 @@ func (s *Sim) build() {
 		s.etcd.heads = append(s.etcd.heads, mq.Head{Partition: mq.PartitionID{Topic: topic, Number: uint32(i)}, Replicas: 3,
 			Quorum: 2, Next: 1, Revision: 1})
 	}
-	s.groups = groups()
+	s.groups = s.uses.groups()
 	for i := range nodeNames {
 		s.nodes = append(s.nodes, s.newNode(i))
 	}

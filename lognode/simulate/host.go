@@ -65,6 +65,9 @@ type Mutation struct {
 	AnswerBeforeQueue bool // a seal is answered while entries wait for the disk, which are acknowledged after it
 	AnswerAtOnce      bool // producers are answered before commit
 	ResumeLeading     bool // a restarted leader goes on with its segment
+	ForgetKeys        bool // a leader takes the messages whose keys it must read for ones without a key
+	UrgentHides       bool // a message that is given out before the one in front of it settles that one
+	ForgetLanes       bool // a new leader does not learn the lanes of what lies before its checkpoint
 }
 
 // Group is a group that every simulation can start with: from the first offset on.

@@ -107,7 +107,7 @@ func (p *partition) load(o *loaded, done func(error)) {
 			segment.Gaps(o.chain, o.base, o.machine.Hole)
 		}
 		if err == nil {
-			err = learnLanes(o.machine, all)
+			err = p.learnLanes(o.machine, all)
 		}
 		for i := 0; err == nil && i < len(all); i++ {
 			e := &all[i]
@@ -130,11 +130,11 @@ func (p *partition) load(o *loaded, done func(error)) {
 }
 
 // learnLanes tells a machine that was loaded from a checkpoint the lanes of the messages below it.
-func learnLanes(m *delivery.Machine, all []mq.Entry) error {
+func (p *partition) learnLanes(m *delivery.Machine, all []mq.Entry) error {
 	if from, to := m.UnknownLanes(); from == to {
 		return nil
 	}
-	for i := range all {
+	for i := 0; i < len(all) && !p.node.host.Mutation.ForgetLanes; i++ {
 		if err := delivery.EntryLanes(&all[i], m.LearnLanes); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -18,6 +19,10 @@ type (
 	SettleResult = delivery.SettleResult
 	// GroupConfig is what a partition knows of a group.
 	GroupConfig = delivery.GroupConfig
+	// Code says how a settle item went.
+	Code = delivery.Code
+	// HeldMessage is one that a group holds.
+	HeldMessage = delivery.HeldMessage
 	// GroupFigures are the numbers of one group in a partition.
 	GroupFigures = delivery.GroupFigures
 )
@@ -69,21 +74,39 @@ func (n *Node) Append(id mq.PartitionID, body []byte, count int, reply func(Appe
 // Receive hands out messages of a group. stream and handover name the hand-over.
 func (n *Node) Receive(id mq.PartitionID, g mq.GroupID, most int, lease int64, stream, handover uint64, reply func(Received, error)) {
 	p := n.partition(id)
+	p.receive(delivery.ReceiveRequest{Group: g, Max: most, Lease: lease, Consumer: "c", Stream: stream, Delivery: handover}, 0, reply)
+}
+
+// receive has looked for keys so many times for the request.
+func (p *partition) receive(r delivery.ReceiveRequest, learns int, reply func(Received, error)) {
 	fail := func(err error) { reply(Received{}, err) }
 	p.post(func() {
 		p.whenServing(fail, func(l *leadership) {
-			grant, err := l.machine.Receive(p.now(), delivery.ReceiveRequest{Group: g, Max: most, Lease: lease,
-				Consumer: "c", Stream: stream, Delivery: handover})
+			grant, err := l.machine.Receive(p.now(), r)
 			if err != nil {
 				fail(mqerr.New(mqerr.GroupNotFound, "%w", err))
 				return
 			}
-			out := Received{Until: grant.LeaseUntil, Decided: n.host.True()}
+			out := Received{Until: grant.LeaseUntil, Decided: p.node.host.True()}
+			if grant.Why == delivery.WhyKeys && len(grant.Runs) == 0 && learns < maxLearns {
+				p.learn(l, r.Group, grant.Need, func(err error) {
+					if err != nil {
+						fail(err)
+						return
+					}
+					p.receive(r, learns+1, reply)
+				})
+				return
+			}
 			if len(grant.Runs) == 0 {
 				reply(out, nil)
 				return
 			}
-			hand := func() { p.handOut(l, grant, out, reply, stream, handover) }
+			if p.node.host.Mutation.UrgentHides && grant.Runs[0].First > 0 {
+				l.machine.Settle(p.now(), []SettleItem{{Receipt: mq.Receipt{Partition: p.id, Offset: grant.Runs[0].First - 1, Group: r.Group,
+					Generation: grant.Generation, Segment: grant.Segment}}}, nil)
+			}
+			hand := func() { p.handOut(l, grant, out, reply, r.Stream, r.Delivery) }
 			if !grant.MustCommit {
 				hand()
 				return
@@ -101,17 +124,14 @@ func (n *Node) Receive(id mq.PartitionID, g mq.GroupID, most int, lease int64, s
 
 // handOut reads what was granted. What can't be read goes back uncounted.
 func (p *partition) handOut(l *leadership, grant delivery.Grant, out Received, reply func(Received, error), stream, handover uint64) {
-	open := *l.seg.Segment()
-	open.End = l.seg.Commit()
-	var need []mq.Segment
-	for _, s := range append(append([]mq.Segment(nil), l.chain...), open) {
+	need := l.overlapping(func(s *mq.Segment) bool {
 		for _, r := range grant.Runs {
 			if r.First < s.End.Offset && s.Base.Offset < r.First+uint64(r.Count) {
-				need = append(need, s)
-				break
+				return true
 			}
 		}
-	}
+		return false
+	})
 	deliver := func(all []mq.Entry, err error) {
 		var back []uint64
 		values := valuesOf(all)
@@ -139,13 +159,27 @@ func (p *partition) handOut(l *leadership, grant delivery.Grant, out Received, r
 		}
 		reply(out, nil)
 	}
-	first := grant.Runs[0].First
-	last := grant.Runs[len(grant.Runs)-1]
-	if all, ok := p.node.disk.holding(need, first, last.First+uint64(last.Count)); ok {
+	first, last := uint64(math.MaxUint64), uint64(0)
+	for _, r := range grant.Runs { // they ascend within a lane
+		first, last = min(first, r.First), max(last, r.First+uint64(r.Count))
+	}
+	if all, ok := p.node.disk.holding(need, first, last); ok {
 		deliver(all, nil)
 		return
 	}
 	p.readAll(need, deliver)
+}
+
+// overlapping are the segments of a leader's journal that f wants, oldest first; the open one up to what is committed.
+func (l *leadership) overlapping(f func(s *mq.Segment) bool) (out []mq.Segment) {
+	open := *l.seg.Segment()
+	open.End = l.seg.Commit()
+	for _, s := range append(append([]mq.Segment(nil), l.chain...), open) {
+		if f(&s) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // valuesOf are the messages in entries, by offset.
@@ -225,6 +259,15 @@ func (n *Node) Figures(id mq.PartitionID, g mq.GroupID) (GroupFigures, bool) {
 		return GroupFigures{}, false
 	}
 	return l.machine.Figures(g)
+}
+
+// Dead lists the dead letters of a group in a partition that this node leads and serves, by offset.
+func (n *Node) Dead(id mq.PartitionID, g mq.GroupID) []HeldMessage {
+	l := n.partition(id).lead
+	if l == nil || !l.serving {
+		return nil
+	}
+	return l.machine.Dead(g, delivery.DeadFilter{}, 0, math.MaxInt)
 }
 
 // Why is why a leader could not serve when it tried last.
