@@ -38,16 +38,21 @@ type hand struct {
 type checker struct {
 	s        *Sim
 	values   map[place]string
+	where    map[string]place       // values has it the other way round
+	wishes   map[string]*wish       // what was scheduled, by value
 	acked    map[place]bool         // publishes that were acknowledged
 	segments map[mq.SegmentID][]ack // the same, by segment
 	ends     map[mq.SegmentID]mq.Position
 	traits   map[string]traits // by value
 	hands    map[groupPlace][]hand
 	tries    map[groupPlace][]*try
-	done     map[groupPlace]doneAt   // acked by a consumer, and answered
+	done     map[groupPlace]doneAt   // acked by a consumer or rejected, and answered
+	acks     map[groupPlace]bool     // those that are acked
 	gone     map[uint64]bool         // streams whose unconfirmed hand-overs were given back
 	released map[released]bool       // hand-overs that a consumer gave back, or asked to
 	given    map[mq.PartitionID]bool // partitions that an operator forced: what was settled may be lost with the rest
+
+	limits map[mq.GroupID]uint32 // of attempts
 
 	published, delivered, repeated, zombies, holes, forces int
 }
@@ -69,7 +74,7 @@ type doneAt struct {
 }
 
 func newChecker(s *Sim) *checker {
-	return &checker{s: s, values: map[place]string{}, acked: map[place]bool{}, segments: map[mq.SegmentID][]ack{},
+	return &checker{s: s, values: map[place]string{}, where: map[string]place{}, wishes: map[string]*wish{}, acks: map[groupPlace]bool{}, acked: map[place]bool{}, segments: map[mq.SegmentID][]ack{},
 		ends: map[mq.SegmentID]mq.Position{}, hands: map[groupPlace][]hand{}, traits: map[string]traits{}, tries: map[groupPlace][]*try{}, done: map[groupPlace]doneAt{}, gone: map[uint64]bool{},
 		released: map[released]bool{}, given: map[mq.PartitionID]bool{}}
 }
@@ -79,7 +84,10 @@ func (c *checker) value(at place, v string) {
 	if have, ok := c.values[at]; ok && have != v {
 		c.s.fail("I4: offset %d of partition %d was %q and is %q", at.offset, at.partition.Number, have, v)
 	}
-	c.values[at] = v
+	if was, ok := c.where[v]; ok && was != at && !c.given[at.partition] {
+		c.s.fail("%q is at offset %d of partition %d, and was at %d", v, at.offset, at.partition.Number, was.offset)
+	}
+	c.values[at], c.where[v] = v, at
 }
 
 // acknowledged is an answered publish. I1: it is below its segment's end, for ever.
@@ -118,6 +126,10 @@ func (c *checker) handed(g mq.GroupID, m lognode.Delivered, decided int64, strea
 	key := groupPlace{g, at}
 	h := hand{fenceOf(m), m.Attempt, stream, decided}
 	c.value(at, string(m.Value))
+	c.expired(g, m, decided)
+	if w := c.wishes[string(m.Value)]; w != nil {
+		c.came(w, m, decided)
+	}
 	if c.delivered++; len(c.hands[key]) > 0 {
 		c.repeated++
 	}
@@ -125,12 +137,12 @@ func (c *checker) handed(g mq.GroupID, m lognode.Delivered, decided int64, strea
 		if open := c.s.etcd.find(at.partition).Open; h.attempt == 1 && open != nil && h.fence.segment < open.Number {
 			c.zombies++ // a leader that does not know yet that it is none hands out first attempts without asking
 		} else {
-			c.s.fail("offset %d of partition %d was acked in group %d (fence %v) and came back (%+v)", at.offset,
+			c.s.fail("offset %d of partition %d was settled in group %d (fence %v) and came back (%+v)", at.offset,
 				at.partition.Number, g, d.fence, h)
 		}
 	}
-	if g == 2 && m.Attempt > attempts {
-		c.s.fail("offset %d of partition %d: attempt %d of %d", at.offset, at.partition.Number, m.Attempt, attempts)
+	if limit := c.limits[g]; limit > 0 && m.Attempt > limit {
+		c.s.fail("offset %d of partition %d: attempt %d of %d", at.offset, at.partition.Number, m.Attempt, limit)
 	}
 	for _, before := range c.hands[key] {
 		if c.given[at.partition] {
@@ -158,10 +170,13 @@ func (c *checker) counted(at groupPlace, a, b hand) {
 
 // settled is an answered settle.
 func (c *checker) settled(g mq.GroupID, m lognode.Delivered, t *try, code lognode.Code) {
-	if t.refused = code != lognode.SettleOK; t.refused || t.outcome != lognode.Ack {
+	if t.refused = code != lognode.SettleOK; t.refused || t.outcome != lognode.Ack && t.outcome != lognode.Reject {
 		return
 	}
 	key := groupPlace{g, placeOf(m)}
+	if t.outcome == lognode.Ack {
+		c.acks[key] = true
+	}
 	if _, ok := c.done[key]; !ok {
 		c.done[key] = doneAt{c.s.now, fenceOf(m)}
 	}
@@ -185,14 +200,16 @@ func (s *Sim) finished() bool {
 			}
 		}
 	}
-	return len(s.check.undelivered()) == 0
+	return len(s.check.undelivered()) == 0 && s.check.dueAll()
 }
 
 // undelivered are the acknowledged messages that a group has not seen, the first few of them.
 func (c *checker) undelivered() (out []groupPlace) {
 	for key := range c.acked {
 		for _, g := range c.s.groups {
-			if at := (groupPlace{g.ID, key}); len(c.hands[at]) == 0 && !c.s.excused(key) {
+			at := groupPlace{g.ID, key}
+			few := c.limits[g.ID] > 0 && c.limits[g.ID] < manyAttempts // all of them may be lost on the way
+			if len(c.hands[at]) == 0 && !few && !c.s.excused(key) && !c.mayExpire(c.values[key]) {
 				out = append(out, at)
 			}
 		}
@@ -231,6 +248,12 @@ func (s *Sim) unfinished() string {
 	}
 	for _, at := range s.check.undelivered() {
 		text += fmt.Sprintf(" offset %d of partition %d did not reach group %d;", at.offset, at.partition.Number, at.group)
+	}
+	for _, w := range s.check.wishes {
+		if s.check.awaited(w) {
+			text += fmt.Sprintf(" schedule %d of partition %d did not come;", w.number, w.partition.Number)
+			break
+		}
 	}
 	for _, c := range s.ctls {
 		if c.reign != nil {

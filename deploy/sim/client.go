@@ -96,6 +96,7 @@ type producer struct {
 	name      string
 	made      int
 	tries     int
+	later     bool // what is published next is scheduled
 }
 
 func (p *producer) next() {
@@ -106,20 +107,31 @@ func (p *producer) next() {
 	p.made++
 	p.tries = 0
 	count := 1 + s.rng.IntN(3)
+	p.later = s.uses.has[useTimes] && s.uses.chance(25)
 	s.in(s.between(5*millisecond, 400*millisecond), p.process, func() { p.publish(count) })
 }
 
-func (p *producer) publish(count int) {
+// batch makes messages that nobody has sent before.
+func (p *producer) batch(count int) (body []byte, values []string) {
 	p.tries++
 	var b mq.BatchBuilder
-	values := make([]string, count)
+	values = make([]string, count)
 	for i := range values {
 		values[i] = fmt.Sprintf("%s/%d/%d/%d", p.name, p.made, i, p.tries)
 		m, t := p.sim.uses.message(values[i])
+		t.sent = p.sim.now
 		p.sim.check.traits[values[i]] = t
 		b.Add(&m)
 	}
-	body := b.AppendTo(nil, "producer", p.client.name, mq.CodecNone, nil)
+	return b.AppendTo(nil, "producer", p.client.name, mq.CodecNone, nil), values
+}
+
+func (p *producer) publish(count int) {
+	if p.later {
+		p.schedule(count)
+		return
+	}
+	body, values := p.batch(count)
 	p.request(p.partition, func(n *lognode.Node, reply func(any, error)) {
 		n.Append(p.partition, body, count, func(a lognode.Appended, err error) { reply(a, err) })
 	}, func(res any, err error, _ bool) {

@@ -14,9 +14,12 @@ import (
 const (
 	useLanes = "lanes"
 	useOrder = "order by key"
+	useTimes = "schedules"
+	useFew   = "few attempts"
+	useTTL   = "ttl"
 )
 
-var uses = []string{useLanes, useOrder}
+var uses = []string{useLanes, useOrder, useTimes, useFew, useTTL}
 
 // features is what the clients of a run use. It is drawn from a source of its own: what a seed does beside stays what it is.
 type features struct {
@@ -39,6 +42,8 @@ func newFeatures(seed uint64, only []string) *features {
 
 func (f *features) chance(percent int) bool { return f.rng.IntN(100) < percent }
 
+func (f *features) between(low, high int64) int64 { return low + f.rng.Int64N(high-low+1) }
+
 // groups are one without a limit of attempts and one with.
 func (f *features) groups() []lognode.GroupConfig {
 	g := mq.DefaultGroupSettings()
@@ -46,7 +51,9 @@ func (f *features) groups() []lognode.GroupConfig {
 	g.Backoff = mq.Backoff{Initial: mq.Duration(200 * time.Millisecond), Multiplier: 2, Max: mq.Duration(2 * time.Second), Jitter: 0.2}
 	g.MaxAttempts = 0
 	limited := g
-	limited.MaxAttempts = attempts
+	if limited.MaxAttempts = manyAttempts; f.has[useFew] {
+		limited.MaxAttempts = 1 + f.rng.IntN(3)
+	}
 	out := []lognode.GroupConfig{lognode.Group(1, g), lognode.Group(2, limited)}
 	if f.has[useOrder] {
 		which := f.rng.IntN(3) // the first, the second, both
@@ -69,14 +76,19 @@ func (f *features) groups() []lognode.GroupConfig {
 	return out
 }
 
-// attempts is the limit of group 2.
-const attempts = 6
+// manyAttempts is the usual limit of group 2: so many answers to one consumer are not lost.
+const manyAttempts = 6
 
 // traits is what the sender of a message chose beside its value.
 type traits struct {
 	key  string // empty for none
 	lane mq.Lane
+	ttl  int64 // 0 for none
+	sent int64
 }
+
+// longLife is a TTL that does not end within a run, whatever clocks do.
+const longLife = 1000 * 3600 * second
 
 // message makes one with traits of the run's kind.
 func (f *features) message(value string) (mq.Message, traits) {
@@ -87,5 +99,10 @@ func (f *features) message(value string) (mq.Message, traits) {
 	if f.has[useOrder] && f.chance(80) {
 		t.key = fmt.Sprintf("k%d", f.rng.IntN(f.keys))
 	}
-	return mq.Message{Value: []byte(value), Lane: t.lane, Key: []byte(t.key), HasKey: t.key != ""}, t
+	if f.has[useTTL] && f.chance(50) {
+		if t.ttl = longLife; f.chance(50) {
+			t.ttl = f.between(50*millisecond, 4*second)
+		}
+	}
+	return mq.Message{Value: []byte(value), TTL: t.ttl, Lane: t.lane, Key: []byte(t.key), HasKey: t.key != ""}, t
 }

@@ -17,26 +17,21 @@ func (s *Sim) final() {
 	for i := range s.etcd.heads {
 		h := &s.etcd.heads[i]
 		next := mq.Position{}
-		found := map[uint64]string{}
+		found, journal := map[uint64]string{}, map[mq.Position]mq.Entry{}
 		for _, seg := range s.etcd.chain(h.Partition) {
 			if seg.Base != next && !forcedGap(h, next, seg.Base) {
 				s.fail("I5: segment %d of partition %d begins at %s, not at %s", seg.ID, i, seg.Base, next)
 			}
 			next = seg.End
-			s.segment(&seg, found)
+			s.segment(&seg, found, journal)
 		}
 		if h.Open.Base != next && !forcedGap(h, next, h.Open.Base) {
 			s.fail("I5: the open segment %d of partition %d begins at %s, not at %s", h.Open.ID, i, h.Open.Base, next)
 		}
-		for _, g := range s.groups {
-			letters := s.letters(h, g.ID)
-			if g.Settings.Ordering == mq.OrderingKey && !s.check.given[h.Partition] {
-				s.check.ordered(g.ID, h.Partition, letters)
-			}
-		}
 		open := *h.Open
 		open.End = mq.Position{Offset: 1 << 62}
-		s.segment(&open, found)
+		s.segment(&open, found, journal)
+		s.settled(h, journal)
 		for at := range s.check.acked {
 			if at.partition == h.Partition && found[at.offset] != s.check.values[at] && !s.excused(at) {
 				s.fail("lost: offset %d of partition %d was acknowledged with %q, the journal has %q", at.offset, i,
@@ -47,7 +42,7 @@ func (s *Sim) final() {
 }
 
 // segment compares the replicas of one segment (I3), takes its messages, and looks for a whole copy up to the end.
-func (s *Sim) segment(seg *mq.Segment, found map[uint64]string) {
+func (s *Sim) segment(seg *mq.Segment, found map[uint64]string, journal map[mq.Position]mq.Entry) {
 	first := map[mq.Position][]byte{}
 	sealed := seg.End.Offset < 1<<62
 	whole := !sealed || seg.Base == seg.DataEnd()
@@ -56,7 +51,7 @@ func (s *Sim) segment(seg *mq.Segment, found map[uint64]string) {
 			if c.Segment.ID != seg.ID || !seg.Holds(n.disk.Store) {
 				continue
 			}
-			if s.replica(seg, c, first, found) && !c.Damaged && !c.Tail.Before(seg.DataEnd()) {
+			if s.replica(seg, c, first, found, journal) && !c.Damaged && !c.Tail.Before(seg.DataEnd()) {
 				whole = true
 			}
 		}
@@ -67,7 +62,7 @@ func (s *Sim) segment(seg *mq.Segment, found map[uint64]string) {
 }
 
 // replica reads one copy; false if an entry of it is damaged.
-func (s *Sim) replica(seg *mq.Segment, c *lognode.Stored, first map[mq.Position][]byte, found map[uint64]string) bool {
+func (s *Sim) replica(seg *mq.Segment, c *lognode.Stored, first map[mq.Position][]byte, found map[uint64]string, journal map[mq.Position]mq.Entry) bool {
 	at, intact := seg.Base, true
 	for _, w := range c.Entries {
 		if w.At != at {
@@ -85,8 +80,8 @@ func (s *Sim) replica(seg *mq.Segment, c *lognode.Stored, first map[mq.Position]
 		if other, ok := first[e.At]; ok && !bytes.Equal(other, w.Data) {
 			s.fail("I3: replicas of segment %d differ at %s", seg.ID, e.At)
 		}
-		first[e.At] = w.Data
-		if err := lognode.Values(&e, func(offset uint64, v []byte) { found[offset] = string(v) }); err != nil {
+		first[e.At], journal[e.At] = w.Data, e
+		if err := lognode.Messages(&e, func(offset uint64, m lognode.Message) { found[offset] = string(m.Value) }); err != nil {
 			s.fail("segment %d: %v", seg.ID, err)
 		}
 	}
@@ -103,6 +98,23 @@ func forcedGap(h *mq.Head, from, to mq.Position) bool {
 		from = h.Holes[i].To
 	}
 	return true
+}
+
+// settled checks what became of a partition's messages in its groups, and of its schedules.
+func (s *Sim) settled(h *mq.Head, journal map[mq.Position]mq.Entry) {
+	if s.check.given[h.Partition] {
+		return
+	}
+	leader := s.byName(h.Open.LeaderNode()).run
+	s.check.scheduledLeft(h.Partition, leader.Pending(h.Partition))
+	for i := range s.groups {
+		g := &s.groups[i]
+		letters := s.letters(h, g.ID)
+		s.check.settledAll(g, h.Partition, letters, journal)
+		if g.Settings.Ordering == mq.OrderingKey {
+			s.check.ordered(g.ID, h.Partition, letters)
+		}
+	}
 }
 
 // letters are the dead letters of a group in a partition, which its leader lists.

@@ -32,6 +32,14 @@ func TestSimulationNoticesMutations(t *testing.T) {
 		{"end_is_the_lowest_tail", Config{Only: seals, Controller: coordinator.Mutation{LowestTail: true}}},
 		{"keys_forgotten", Config{Only: crashes, Uses: []string{useOrder}, Node: lognode.Mutation{ForgetKeys: true}}},
 		{"urgent_hides_what_is_before_it", Config{Only: crashes, Uses: []string{useLanes}, Node: lognode.Mutation{UrgentHides: true}}},
+		{"schedules_released_early", Config{Only: crashes, Uses: []string{useTimes}, Node: lognode.Mutation{ReleaseEarly: true}}},
+		{"schedules_forgotten", Config{Only: crashes, Uses: []string{useTimes}, Node: lognode.Mutation{ForgetSchedules: true}}},
+		{"schedules_released_twice", Config{Only: crashes, Uses: []string{useTimes}, Node: lognode.Mutation{ReleaseTwice: true}}},
+		{"cancels_forgotten", Config{Only: crashes, Uses: []string{useTimes}, Node: lognode.Mutation{ForgetCancels: true}}},
+		{"dead_too_soon", Config{Only: crashes, Uses: []string{useFew}, Node: lognode.Mutation{DeadTooSoon: true}}},
+		{"dead_too_late", Config{Only: crashes, Uses: []string{useFew}, Node: lognode.Mutation{DeadTooLate: true}}},
+		{"ttl_ignored", Config{Only: crashes, Uses: []string{useTTL}, Node: lognode.Mutation{IgnoreTTL: true}}},
+		{"ttl_over_too_soon", Config{Only: crashes, Uses: []string{useTTL}, Node: lognode.Mutation{LapseEarly: true}}},
 		{"lanes_forgotten", Config{Only: crashes, Uses: []string{useLanes}, Node: lognode.Mutation{ForgetLanes: true}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

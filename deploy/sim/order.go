@@ -79,10 +79,16 @@ func (c *checker) ordered(g mq.GroupID, p mq.PartitionID, letters dead) {
 
 // settledAt is the first moment at which a message may have been settled for good, or math.MaxInt64.
 func (c *checker) settledAt(at groupPlace, letters dead) int64 {
-	if d, ok := letters[at.offset]; ok && d.Attempt >= attempts {
+	if d, ok := letters[at.offset]; ok && d.Attempt >= c.limits[at.group] {
 		return 0
 	}
 	first := int64(math.MaxInt64)
+	if c.mayExpire(c.values[at.place]) {
+		if first = 0; c.s.trueClocks() {
+			t := c.traits[c.values[at.place]]
+			first = t.sent + t.ttl - slack
+		}
+	}
 	for _, t := range c.tries[at] {
 		if t.outcome == lognode.Ack && !t.refused || t.outcome == lognode.Reject {
 			first = min(first, t.sent)

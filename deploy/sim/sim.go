@@ -5,8 +5,13 @@
 // The deciding code is the real one (segment, delivery, wheel, seal decisions, placement, the vocabulary); the loops
 // around it are the twins lognode/simulate and coordinator/simulate, whose documentation says what that means.
 //
-// What is checked: nothing acknowledged is lost; no offset has two values; what is acked does not come back; positions
-// neither overlap nor leave a gap; replicas agree; attempts are counted; every message is delivered in the end.
+// Each seed has some of what clients may use beside publishes and groups: lanes, order by key, schedules, groups with few
+// attempts, messages with a TTL.
+//
+// What is checked, by what clients sent and saw: nothing acknowledged is lost; no offset has two values, and no message two
+// offsets; what is acked or dead does not come back; positions neither overlap nor leave a gap; replicas agree; attempts
+// are counted; every message is delivered in the end, acked, or dead once and for all of its attempts; none of a key before those in
+// front of it are settled; no schedule early, none that was cancelled; nothing past its TTL, and nothing gone before.
 package sim
 
 import (
@@ -128,6 +133,10 @@ func (s *Sim) build() {
 			Quorum: 2, Next: 1, Revision: 1})
 	}
 	s.groups = s.uses.groups()
+	s.check.limits = map[mq.GroupID]uint32{}
+	for _, g := range s.groups {
+		s.check.limits[g.ID] = uint32(g.Settings.MaxAttempts)
+	}
 	for i := range nodeNames {
 		s.nodes = append(s.nodes, s.newNode(i))
 	}

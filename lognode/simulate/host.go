@@ -5,7 +5,7 @@
 // under a scheduler. What decides is the real code (internal/segment, internal/delivery, internal/wheel,
 // shared/mq); the loop around it is written here again, thin, and calls the same functions in the same order as
 // internal/replica does. Where the two differ, internal/replica is right and this is a bug. Not modelled: bounds on
-// memory, retention, schedules, reads by consumers of old messages, traces.
+// memory, retention and what is carried past it, reads by consumers of old messages, traces.
 //
 // Four lines are ahead of internal/replica, because simulations found that they are needed: a follower that is asked for
 // its tail on a new stream acknowledges what is durable (ask); a leader whose own copy gets a decided end stops placing
@@ -67,7 +67,26 @@ type Mutation struct {
 	ResumeLeading     bool // a restarted leader goes on with its segment
 	ForgetKeys        bool // a leader takes the messages whose keys it must read for ones without a key
 	UrgentHides       bool // a message that is given out before the one in front of it settles that one
+	DeadTooSoon       bool // groups have one attempt fewer than they should
+	DeadTooLate       bool // and one more
+	IgnoreTTL         bool // messages past their TTL are given out
+	LapseEarly        bool // messages are taken to be past a TTL that is not over
+	ReleaseEarly      bool // schedules are released a second early
+	ForgetSchedules   bool // a new leader does not learn which schedules wait since before its checkpoint
+	ForgetCancels     bool // a leader answers that a schedule is cancelled, and does not write that down
+	ReleaseTwice      bool // a new leader does not learn which schedules were released
 	ForgetLanes       bool // a new leader does not learn the lanes of what lies before its checkpoint
+}
+
+// limit breaks a group's limit of attempts, if the mutation is about that.
+func (m *Mutation) limit(g *delivery.GroupConfig) {
+	switch {
+	case g.Settings.MaxAttempts == 0:
+	case m.DeadTooSoon:
+		g.Settings.MaxAttempts = max(1, g.Settings.MaxAttempts-1)
+	case m.DeadTooLate:
+		g.Settings.MaxAttempts++
+	}
 }
 
 // Group is a group that every simulation can start with: from the first offset on.

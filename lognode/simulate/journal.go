@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/schedule"
 	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -100,6 +101,7 @@ func (p *partition) load(o *loaded, done func(error)) {
 			return
 		}
 		parts, asOf, err := newestCheckpoint(all)
+		o.book = schedule.New()
 		if o.machine = delivery.New(p.id); err == nil && parts != nil {
 			o.machine, asOf, err = delivery.LoadCheckpoint(p.id, parts)
 		}
@@ -109,12 +111,21 @@ func (p *partition) load(o *loaded, done func(error)) {
 		if err == nil {
 			err = p.learnLanes(o.machine, all)
 		}
+		if err == nil && parts != nil && !p.node.host.Mutation.ForgetSchedules {
+			err = o.loadSchedules(all, asOf)
+		}
 		for i := 0; err == nil && i < len(all); i++ {
 			e := &all[i]
 			if o.prev, o.stamp = e.At, e.Stamp; e.At.Before(asOf) {
 				continue
 			}
-			err = o.machine.Apply(e)
+			if err = o.machine.Apply(e); err == nil && (e.Count == 0 || !p.node.host.Mutation.ReleaseTwice) {
+				err = o.book.Apply(e)
+			}
+		}
+		o.book.Restored()
+		if err == nil {
+			err = o.book.Check()
 		}
 		if err == nil {
 			err = o.machine.Check()

@@ -22,7 +22,8 @@ func (p *partition) flush() {
 	l := p.lead
 	defer p.noteWait()
 	for l != nil && l.serving && !l.seg.Sealed() && l.mayPlace() {
-		if len(l.batches) == 0 && len(l.unplaced) == 0 && !l.machine.Urgent() {
+		urgent := l.machine.Urgent() || l.ahead.look || l.book.Unwritten() > 0
+		if len(l.batches) == 0 && len(l.unplaced) == 0 && !urgent {
 			p.writeBehind(l)
 			return
 		}
@@ -52,16 +53,32 @@ func (p *partition) writeBehind(l *leadership) {
 
 func (p *partition) place(l *leadership) bool {
 	data := l.machine.TakeRecords(make([]byte, mq.EntryHeaderSize))
+	data = l.book.TakeRecords(data)
 	var e mq.Entry
-	n := 0
-	for _, b := range l.batches {
+	clock := p.now()
+	now := max(clock, l.seg.Stamp())
+	data, e.Count = p.placeReleases(l, data, clock) // by the clock itself: an earlier leader's may have been ahead
+	answers := make([]Appended, 0, len(l.batches))
+	for n := range l.batches {
+		b := &l.batches[n]
 		if n > 0 && len(data)+len(b.body) > entryAbout {
 			break
 		}
+		l.batchBytes -= len(b.body)
+		answers = append(answers, Appended{First: l.seg.Next().Offset + uint64(e.Count), Count: b.count, Segment: l.seg.Segment().ID})
+		if b.times != nil {
+			answers[n].First = l.book.Next()
+			data = l.placeScheduled(b, data, now)
+			continue
+		}
+		attributes, err := delivery.AttributesOf(b.body, l.machine.WantsKeys())
+		if err != nil {
+			p.stop(err)
+			return false
+		}
+		l.machine.Append(answers[n].First, b.count, attributes)
 		data = mq.AppendRecord(data, mq.KindMessages, b.body)
 		e.Count += b.count
-		l.batchBytes -= len(b.body)
-		n++
 	}
 	if len(data) == mq.EntryHeaderSize {
 		if len(l.unplaced) > 0 {
@@ -73,30 +90,22 @@ func (p *partition) place(l *leadership) bool {
 		}
 		return false
 	}
-	if err := l.seg.Place(&e, p.now()); err != nil {
+	if err := l.seg.Place(&e, now); err != nil {
 		p.stop(err)
 		return false
 	}
 	e.PutHeader(data)
-	first := e.At.Offset
-	for _, b := range l.batches[:n] {
-		attributes, err := delivery.AttributesOf(b.body, l.machine.WantsKeys())
-		if err != nil {
-			p.stop(err)
-			return false
-		}
-		l.machine.Append(first, b.count, attributes)
-		ok := Appended{First: first, Count: b.count, Segment: e.Segment, Next: e.Next()}
-		reply := b.reply
+	for n, ok := range answers {
+		ok.Next, ok.Stamp = e.Next(), e.Stamp
+		reply := l.batches[n].placed
 		done := func(err error) { reply(ok, err) }
 		if p.node.host.Mutation.AnswerAtOnce {
 			done(nil)
 			done = func(error) {}
 		}
 		l.await = append(l.await, waiting{e.Next(), done})
-		first += uint64(b.count)
 	}
-	l.batches = append([]batch(nil), l.batches[n:]...)
+	l.batches = append([]batch(nil), l.batches[len(answers):]...)
 	for _, done := range l.unplaced {
 		l.await = append(l.await, waiting{e.Next(), done})
 	}
@@ -222,12 +231,12 @@ func (l *leadership) release() {
 }
 
 func (p *partition) checkpoint(l *leadership) {
-	if l.machine.Pending() > 0 && !p.place(l) {
+	if l.machine.Pending()+l.book.Unwritten() > 0 && !p.place(l) {
 		return
 	}
 	l.checkpointed = l.sinceOpen
 	l.machine.At(p.now())
-	for _, body := range l.machine.Checkpoint(l.seg.Next(), checkpointPart) {
+	for _, body := range l.machine.Checkpoint(l.seg.Next(), checkpointPart, l.beside()...) {
 		data := mq.AppendRecord(make([]byte, mq.EntryHeaderSize), mq.KindCheckpoint, body)
 		var e mq.Entry
 		if err := l.seg.Place(&e, p.now()); err != nil {

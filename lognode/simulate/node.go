@@ -160,20 +160,29 @@ func (n *Node) setTimers(p *partition, m *delivery.Machine) {
 	changed := false
 	m.TakeTimers(func(op delivery.TimerOp) {
 		changed = true
-		key := timerKey{p, op.ID}
-		if op.Cancel {
-			if x := n.timers[key]; x != nil {
-				n.wheel.Cancel(x)
-				delete(n.timers, key)
-			}
-			return
+		if key := (timerKey{p, op.ID}); op.Cancel {
+			n.dropTimer(key)
+		} else {
+			n.setTimer(key, op.Due)
 		}
-		x := &wheel.Timer{Owner: key}
-		n.timers[key] = x
-		n.wheel.Insert(x, op.Due)
 	})
 	if changed {
 		n.arm()
+	}
+}
+
+// setTimer gives a partition's timer to the wheel, in place of the one that it may have.
+func (n *Node) setTimer(key timerKey, due int64) {
+	n.dropTimer(key)
+	x := &wheel.Timer{Owner: key}
+	n.timers[key] = x
+	n.wheel.Insert(x, due)
+}
+
+func (n *Node) dropTimer(key timerKey) {
+	if x := n.timers[key]; x != nil {
+		n.wheel.Cancel(x)
+		delete(n.timers, key)
 	}
 }
 
@@ -196,6 +205,10 @@ func (n *Node) arm() {
 		})
 		for _, key := range due {
 			key.p.post(func() {
+				if key.id == scheduleTimer {
+					key.p.schedulesDue()
+					return
+				}
 				if l := key.p.lead; l != nil && l.machine != nil {
 					l.machine.Fire(n.now(), key.id)
 				}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/schedule"
 	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
@@ -72,6 +73,7 @@ func (p *partition) succeeded(l *leadership) {
 		return
 	}
 	next.machine, next.batches, next.batchBytes = l.machine, l.batches, l.batchBytes
+	next.book, next.ahead = l.book, l.ahead
 	next.await, next.unplaced = l.await, l.unplaced
 	p.close(l)
 	p.lead = next
@@ -123,6 +125,7 @@ type loaded struct {
 	chain   []mq.Segment
 	base    mq.Position // of the open segment
 	machine *delivery.Machine
+	book    *schedule.Book
 	prev    mq.Position
 	stamp   int64
 }
@@ -194,6 +197,7 @@ func (p *partition) opened(l *leadership, o loaded) {
 	}
 	s := l.seg.Segment()
 	if l.machine == nil {
+		l.book, l.ahead = o.book, newAhead()
 		seg, err := segment.NewLeader(*s, o.prev, o.stamp)
 		if err != nil {
 			p.stop(err)
@@ -218,12 +222,13 @@ func (p *partition) opened(l *leadership, o loaded) {
 		}
 	}
 	for _, g := range p.node.host.Groups {
+		p.node.host.Mutation.limit(&g)
 		if err := l.machine.EnsureGroup(p.now(), g); err != nil {
 			p.stop(err)
 			return
 		}
 	}
-	if len(l.machine.Groups()) > 0 && !l.seg.Sealed() {
+	if (len(l.machine.Groups()) > 0 || l.book.Next() > 0) && !l.seg.Sealed() {
 		p.checkpoint(l)
 	}
 	p.unpark()

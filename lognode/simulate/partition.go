@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/schedule"
 	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/lognode/internal/slow"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -50,6 +51,8 @@ type leadership struct {
 	serving   bool
 	ended     bool
 	machine   *delivery.Machine
+	book      *schedule.Book // with the machine over a roll
+	ahead     *ahead
 	followers []*segment.Follower
 	chain     []mq.Segment
 
@@ -69,9 +72,10 @@ type leadership struct {
 }
 
 type batch struct {
-	body  []byte
-	count uint32
-	reply func(Appended, error)
+	body   []byte
+	count  uint32
+	times  []int64 // of scheduled messages; see Schedule
+	placed func(Appended, error)
 }
 
 type waiting struct {
@@ -101,6 +105,7 @@ func (p *partition) post(event func()) {
 		if l := p.lead; l != nil && l.serving {
 			l.machine.TakeReady(func(mq.GroupID) {}) // consumers of a simulation ask again by themselves
 			p.node.setTimers(p, l.machine)
+			p.readAhead(l)
 		}
 	}
 	p.active = false
@@ -171,7 +176,7 @@ func (p *partition) resign(cause error, end *mq.Position) {
 	p.close(l)
 	p.node.forgetTimers(p) // over a roll the machine lives on, and so do its timers
 	for _, b := range l.batches {
-		b.reply(Appended{}, cause)
+		b.placed(Appended{}, cause)
 	}
 	for _, w := range l.await {
 		if end != nil && end.Before(w.at) {

@@ -44,13 +44,21 @@ type Appended struct {
 	Count   uint32
 	Segment mq.SegmentID
 	Next    mq.Position
+	Stamp   int64
 }
 
 // Delivered is one message handed out.
 type Delivered struct {
 	Receipt mq.Receipt
-	Value   []byte
+	Message
 	Attempt uint32
+}
+
+// Message is what a consumer gets of one beside its receipt. Stamp is when it was stored, by the journal.
+type Message struct {
+	Value []byte
+	Stamp int64
+	ttl   int64
 }
 
 // Received answers a receive. Decided is the true time at which the machine decided.
@@ -62,12 +70,9 @@ type Received struct {
 
 // Append publishes a batch of count messages to a partition.
 func (n *Node) Append(id mq.PartitionID, body []byte, count int, reply func(Appended, error)) {
-	p := n.partition(id)
-	p.post(func() {
-		p.whenServing(func(err error) { reply(Appended{}, err) }, func(l *leadership) {
-			l.batches = append(l.batches, batch{body, uint32(count), reply})
-			l.batchBytes += len(body)
-		})
+	n.serve(id, func(err error) { reply(Appended{}, err) }, func(_ *partition, l *leadership) {
+		l.batches = append(l.batches, batch{body: body, count: uint32(count), placed: reply})
+		l.batchBytes += len(body)
 	})
 }
 
@@ -133,16 +138,20 @@ func (p *partition) handOut(l *leadership, grant delivery.Grant, out Received, r
 		return false
 	})
 	deliver := func(all []mq.Entry, err error) {
-		var back []uint64
-		values := valuesOf(all)
+		var back, gone []uint64
+		found := messagesOf(all)
 		for _, r := range grant.Runs {
 			for i := range uint64(r.Count) {
-				v, ok := values[r.First+i]
+				m, ok := found[r.First+i]
+				if ok && p.past(&m) {
+					gone = append(gone, r.First+i)
+					continue
+				}
 				if !ok || err != nil {
 					back = append(back, r.First+i)
 					continue
 				}
-				out.Messages = append(out.Messages, Delivered{Value: v, Attempt: r.Attempt, Receipt: mq.Receipt{Partition: p.id,
+				out.Messages = append(out.Messages, Delivered{Message: m, Attempt: r.Attempt, Receipt: mq.Receipt{Partition: p.id,
 					Offset: r.First + i, Group: grant.Group, Generation: grant.Generation, Segment: grant.Segment, Counter: r.Counter + i}})
 			}
 		}
@@ -152,6 +161,17 @@ func (p *partition) handOut(l *leadership, grant delivery.Grant, out Received, r
 					l.machine.Return(p.now(), stream, handover, back...)
 				}
 			})
+		}
+		if len(gone) > 0 {
+			p.post(func() {
+				if l := p.lead; l != nil && l.machine != nil {
+					l.machine.Lapse(p.now(), stream, handover, gone)
+				}
+			})
+		}
+		if len(out.Messages) == 0 && len(back) == 0 {
+			reply(out, nil) // its consumer asks again
+			return
 		}
 		if len(out.Messages) == 0 {
 			reply(out, mqerr.New(mqerr.Internal, "messages can't be read: %v", err))
@@ -170,6 +190,12 @@ func (p *partition) handOut(l *leadership, grant delivery.Grant, out Received, r
 	p.readAll(need, deliver)
 }
 
+// past says whether a message is past its TTL.
+func (p *partition) past(m *Message) bool {
+	rules := &p.node.host.Mutation
+	return m.ttl > 0 && !rules.IgnoreTTL && (m.Stamp+m.ttl <= p.now() || rules.LapseEarly)
+}
+
 // overlapping are the segments of a leader's journal that f wants, oldest first; the open one up to what is committed.
 func (l *leadership) overlapping(f func(s *mq.Segment) bool) (out []mq.Segment) {
 	open := *l.seg.Segment()
@@ -182,24 +208,24 @@ func (l *leadership) overlapping(f func(s *mq.Segment) bool) (out []mq.Segment) 
 	return out
 }
 
-// valuesOf are the messages in entries, by offset.
-func valuesOf(all []mq.Entry) map[uint64][]byte {
-	out := map[uint64][]byte{}
+// messagesOf are the messages in entries, by offset.
+func messagesOf(all []mq.Entry) map[uint64]Message {
+	out := map[uint64]Message{}
 	for i := range all {
-		_ = Values(&all[i], func(offset uint64, value []byte) { out[offset] = value })
+		_ = Messages(&all[i], func(offset uint64, m Message) { out[offset] = m })
 	}
 	return out
 }
 
-// Values calls f with every message of an entry.
-func Values(e *mq.Entry, f func(offset uint64, value []byte)) error {
+// Messages calls f with every message of an entry.
+func Messages(e *mq.Entry, f func(offset uint64, m Message)) error {
 	offset := e.At.Offset
 	for b, err := range e.Batches() {
 		if err != nil {
 			return err
 		}
 		if err := b.Each(b.Packed(), func(_ int, m *mq.Message) bool {
-			f(offset, m.Value)
+			f(offset, Message{m.Value, e.Stamp, m.TTL})
 			offset++
 			return true
 		}); err != nil {
@@ -214,12 +240,9 @@ func Values(e *mq.Entry, f func(offset uint64, value []byte)) error {
 
 // Settle settles deliveries and answers after commit.
 func (n *Node) Settle(id mq.PartitionID, items []SettleItem, reply func([]SettleResult, error)) {
-	p := n.partition(id)
-	p.post(func() {
-		p.whenServing(func(err error) { reply(nil, err) }, func(l *leadership) {
-			results := l.machine.Settle(p.now(), items, nil)
-			l.unplaced = append(l.unplaced, func(err error) { reply(results, err) })
-		})
+	n.serve(id, func(err error) { reply(nil, err) }, func(p *partition, l *leadership) {
+		results := l.machine.Settle(p.now(), items, nil)
+		l.unplaced = append(l.unplaced, func(err error) { reply(results, err) })
 	})
 }
 
@@ -268,6 +291,18 @@ func (n *Node) Dead(id mq.PartitionID, g mq.GroupID) []HeldMessage {
 		return nil
 	}
 	return l.machine.Dead(g, delivery.DeadFilter{}, 0, math.MaxInt)
+}
+
+// Deaths counts the records in a journal by which a message is dead for a group.
+func Deaths(journal map[mq.Position]mq.Entry, g mq.GroupID, offset uint64) (n int) {
+	for _, e := range journal {
+		_ = delivery.TraceEntry(&e, offset, func(e delivery.Event) {
+			if e.Type == delivery.EventDead && e.Group == g {
+				n++
+			}
+		})
+	}
+	return n
 }
 
 // Why is why a leader could not serve when it tried last.
