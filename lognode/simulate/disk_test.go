@@ -31,9 +31,10 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) host() *Host {
 	return &Host{
-		After: func(_ time.Duration, f func()) { b.later = append(b.later, f) },
-		Sync:  func() (time.Duration, bool) { return 0, !b.fail },
-		Fault: func(err error) { b.t.Error(err) },
+		Steady: func() int64 { return 0 },
+		After:  func(_ time.Duration, f func()) { b.later = append(b.later, f) },
+		Sync:   func() (time.Duration, bool) { return 0, !b.fail },
+		Fault:  func(err error) { b.t.Error(err) },
 	}
 }
 
