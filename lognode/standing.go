@@ -31,6 +31,7 @@ type standing struct {
 	disk   slow.Disk
 	lease  *meta.Registration
 	value  meta.Node
+	unsaid bool // the last change of it may not have been taken: the lease's goroutine waits for a disk that hangs
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
@@ -115,10 +116,8 @@ func (s *standing) watchDisk(ctx context.Context) {
 	if is && !s.value.Slow {
 		s.n.log.Warn("this node's disk is slower than those of the followers: it leads nothing while others can", "oldest write waits", waited)
 	}
-	if is != s.value.Slow {
-		s.n.env.Metrics.Slow.Set(map[bool]float64{true: 1}[is])
-		s.say(ctx, func(v *meta.Node) { v.Slow = is })
-	}
+	s.n.env.Metrics.Slow.Set(map[bool]float64{true: 1}[is])
+	s.say(ctx, func(v *meta.Node) { v.Slow = is }) // also again, what could not be said before
 	if !is {
 		return
 	}
@@ -136,14 +135,19 @@ func (s *standing) watchDisk(ctx context.Context) {
 func (s *standing) say(ctx context.Context, change func(*meta.Node)) {
 	next := s.value
 	change(&next)
-	if next == s.value {
+	if next == s.value && !s.unsaid {
 		return
 	}
+	changed := next != s.value
 	s.value = next // also when the answer is lost: it is what a later registration writes
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := s.lease.Update(ctx, next); err != nil {
-		s.n.log.Warn("the registration could not be changed", "err", err)
+	err := s.lease.Update(ctx, next)
+	if s.unsaid = err != nil; s.unsaid {
+		s.n.log.Warn("the registration could not be changed; it will be tried again", "err", err)
+	}
+	if !changed {
+		return
 	}
 	s.n.log.Info("the node says of itself", "full", next.Full, "skewed", next.Skewed, "slow", next.Slow, "stopping", next.Stopping)
 }
