@@ -250,15 +250,8 @@ func (g *Gateway) forceThrough(ctx context.Context, p mq.PartitionID, req *api.F
 		plan = next
 		plan.force.By, plan.force.At = by, at
 	}
-	first.Lost = describeHoles(newHoles(known, plan.head.Holes))
+	first.Lost = describeHoles(mq.NewHoles(known, plan.head.Holes))
 	return nil
-}
-
-// newHoles are those of now that were not there before.
-func newHoles(before, now []mq.Hole) []mq.Hole {
-	return slices.DeleteFunc(slices.Clone(now), func(h mq.Hole) bool {
-		return slices.ContainsFunc(before, func(b mq.Hole) bool { return b.From == h.From && b.To == h.To })
-	})
 }
 
 // force sets the wish and waits for what comes of it.

@@ -95,6 +95,9 @@ func (c *checker) acknowledged(p mq.PartitionID, a lognode.Appended, values []st
 	for i, v := range values {
 		at := place{p, a.First + uint64(i)}
 		c.value(at, v)
+		if hole, ok := c.s.etcd.find(p).Lost(at.offset); ok && hole.By == "" {
+			c.s.fail("R6: offset %d of partition %d is recorded as lost and was acknowledged", at.offset, p.Number)
+		}
 		c.acked[at] = true
 		c.published++
 	}

@@ -25,8 +25,12 @@ func (p *partition) setHead(h mq.Head) {
 				p.decideEnd(c, h.Last.End, nil)
 			}
 		}
-		if l := p.lead; l != nil && (h.Open == nil || h.Open.ID != l.seg.Segment().ID) {
+		switch l := p.lead; {
+		case l == nil:
+		case h.Open == nil || h.Open.ID != l.seg.Segment().ID:
 			p.succeeded(l)
+		case l.serving && segment.Lacks(l.holes, &h):
+			p.node.host.WantSeal(h.Open.ID, "a range was recorded as lost")
 		}
 		p.lookForLead()
 		p.unpark()
@@ -63,7 +67,7 @@ func (p *partition) succeeded(l *leadership) {
 	if h.Open != nil {
 		cause.Leader = h.Open.LeaderNode()
 	}
-	if !l.serving || !p.mine(h.Open) || !l.seg.Rolls(&h, p.fresh(h.Open)) {
+	if !l.serving || !p.mine(h.Open) || !l.seg.Rolls(&h, l.holes, p.fresh(h.Open)) {
 		p.resign(cause, segment.EndIn(&h, l.seg.Segment()))
 		return
 	}
@@ -73,7 +77,7 @@ func (p *partition) succeeded(l *leadership) {
 		return
 	}
 	next.machine, next.batches, next.batchBytes = l.machine, l.batches, l.batchBytes
-	next.book, next.ahead = l.book, l.ahead
+	next.book, next.ahead, next.holes = l.book, l.ahead, l.holes
 	next.await, next.unplaced = l.await, l.unplaced
 	p.close(l)
 	p.lead = next
@@ -124,6 +128,7 @@ func (p *partition) newLeadership(s *mq.Segment, prev mq.Position, stamp int64) 
 type loaded struct {
 	chain   []mq.Segment
 	base    mq.Position // of the open segment
+	head    mq.Head
 	machine *delivery.Machine
 	book    *schedule.Book
 	prev    mq.Position
@@ -159,7 +164,7 @@ func (p *partition) prepare(l *leadership, kept *delivery.Machine, done func(loa
 			done(loaded{}, err)
 			return
 		}
-		o := loaded{chain: segment.AsHeld(sealed), base: head.Open.Base, machine: kept}
+		o := loaded{chain: segment.AsHeld(sealed), base: head.Open.Base, head: head, machine: kept}
 		x := &suffix{p, &Fence{p.id, mq.Named{Number: head.Open.Number, Revision: head.Revision}}}
 		finish := func(err error) {
 			if err == nil || l.ended || p.node.host.True()-l.began <= int64(lossPatience) {
@@ -188,6 +193,17 @@ func (p *partition) prepare(l *leadership, kept *delivery.Machine, done func(loa
 	})
 }
 
+// leadAnew is replica.Partition.leadAnew.
+func (p *partition) leadAnew(o *loaded) {
+	end := o.base
+	if n := len(o.chain); n > 0 {
+		end = o.chain[n-1].End
+	}
+	p.resign(mqerr.New(mqerr.NotLeader, "the end of the segment before was lost"), &end)
+	p.lookForLead()
+	p.unpark()
+}
+
 // lossPatience is how long a leader looks for what it can't find before it judges whether that is lost.
 const lossPatience = time.Second
 
@@ -196,6 +212,10 @@ func (p *partition) opened(l *leadership, o loaded) {
 		return
 	}
 	s := l.seg.Segment()
+	if l.machine != nil && segment.Lacks(l.holes, &o.head) {
+		p.leadAnew(&o)
+		return
+	}
 	if l.machine == nil {
 		l.book, l.ahead = o.book, newAhead()
 		seg, err := segment.NewLeader(*s, o.prev, o.stamp)
@@ -208,7 +228,7 @@ func (p *partition) opened(l *leadership, o loaded) {
 		}
 		l.seg = seg
 	}
-	l.machine, l.chain, l.serving = o.machine, o.chain, true
+	l.machine, l.chain, l.holes, l.serving = o.machine, o.chain, o.head.Holes, true
 	l.machine.Commit(s.Base.Offset)
 	if o.stamp != 0 {
 		l.machine.Resume(p.now(), o.stamp)

@@ -55,6 +55,7 @@ type leadership struct {
 	ahead     *ahead
 	followers []*segment.Follower
 	chain     []mq.Segment
+	holes     []mq.Hole
 
 	batches      []batch
 	batchBytes   int

@@ -131,6 +131,13 @@ type Hole struct {
 	Node string `json:"node,omitempty"`
 }
 
+// NewHoles are those of now that were not there before, compared by the range that they are.
+func NewHoles(before, now []Hole) []Hole {
+	return slices.DeleteFunc(slices.Clone(now), func(h Hole) bool {
+		return slices.ContainsFunc(before, func(b Hole) bool { return b.From == h.From && b.To == h.To })
+	})
+}
+
 // Head is the value of a partition's key in etcd: the open segment (nil when none could be opened
 // yet), the segment sealed last (nil while the first one is open), the number that the next opening
 // gets, and recorded holes. Older sealed segments have a key each.

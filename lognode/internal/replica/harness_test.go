@@ -36,6 +36,8 @@ type world struct {
 	force  meta.Force
 	judged chan struct{} // sent to when a leader begins to judge what is lost
 	broken error         // what reading the chain fails with
+	// watch hears of the head when a leader has changed it.
+	watch func(mq.Head)
 	// others are the heads of other partitions, which have no sealed segments.
 	others map[mq.PartitionID]mq.Head
 
@@ -101,8 +103,9 @@ func (w *world) RecordLost(_ context.Context, h mq.Head, s mq.Segment, held mq.P
 		last.Held = &held
 		w.head.Last = &last
 	}
-	w.head.Holes = append(w.head.Holes, mq.Hole{From: held, To: s.End, Segment: s.ID, By: by.By})
+	w.head.Holes = append(slices.Clone(w.head.Holes), mq.Hole{From: held, To: s.End, Segment: s.ID, By: by.By})
 	w.head.Revision++
+	w.watch(w.head)
 	return w.head, nil
 }
 
@@ -178,6 +181,7 @@ func (o *one) boot() {
 		o.env.Peers = o.peers
 	}
 	o.p = New(o.env, testPartition)
+	o.world.watch = o.p.SetHead
 	for _, info := range s.Segments() {
 		o.p.Adopt(info)
 	}

@@ -52,7 +52,7 @@ type leadership struct {
 	full         bool        // by retention: publishes are refused
 	pass         pass        // of retention by time
 	shelf        shelf       // the archive
-	holes        []mq.Hole   // of the head that it was loaded with
+	holes        []mq.Hole   // of the head that its state was loaded with; with the machine over a roll
 	unreadable   unreadables
 	dead         deadCarrying
 	sizing       bool // dead letters are being measured

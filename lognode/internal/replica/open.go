@@ -32,8 +32,12 @@ func (p *Partition) SetHead(h mq.Head) {
 				p.decideEnd(c, h.Last.End, nil)
 			}
 		}
-		if l := p.lead; l != nil && (h.Open == nil || h.Open.ID != l.seg.Segment().ID) {
+		switch l := p.lead; {
+		case l == nil:
+		case h.Open == nil || h.Open.ID != l.seg.Segment().ID:
 			p.succeeded(l)
+		case l.serving && segment.Lacks(l.holes, &h): // the groups must learn of it, which the next leader does before it replays
+			p.env.WantSeal(h.Open.ID, "a range was recorded as lost")
 		}
 		p.lookForLead()
 		p.unpark()
@@ -48,7 +52,7 @@ func (p *Partition) succeeded(l *leadership) {
 	if h.Open != nil {
 		cause.Leader = h.Open.LeaderNode()
 	}
-	if !l.serving || newHole(l.holes, h.Holes) || !p.mine(h.Open) || !l.seg.Rolls(&h, p.fresh(h.Open)) {
+	if !l.serving || !p.mine(h.Open) || !l.seg.Rolls(&h, l.holes, p.fresh(h.Open)) {
 		p.resign(cause, segment.EndIn(&h, l.seg.Segment()))
 		return
 	}
@@ -57,7 +61,7 @@ func (p *Partition) succeeded(l *leadership) {
 		p.stop(err)
 		return
 	}
-	next.keys = l.keys
+	next.keys, next.holes = l.keys, l.holes
 	next.machine, next.batches, next.batchBytes = l.machine, l.batches, l.batchBytes
 	next.book, next.ahead = l.book, l.ahead
 	next.await, next.unplaced, next.commits = l.await, l.unplaced, l.commits
@@ -164,7 +168,7 @@ func openBackoff() backoff.BackOff {
 type loaded struct {
 	chain   []mq.Segment
 	base    mq.Position // of the open segment
-	holes   []mq.Hole
+	head    mq.Head
 	machine *delivery.Machine
 	book    *schedule.Book
 	keys    *dedup.Table
@@ -202,7 +206,7 @@ func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.M
 	if err := segment.CheckChain(&head, chain); err != nil {
 		return loaded{}, err
 	}
-	o.chain, o.base, o.holes = segment.AsHeld(chain), head.Open.Base, head.Holes
+	o.chain, o.base, o.head = segment.AsHeld(chain), head.Open.Base, head
 	x := p.suffixFor(&head)
 	if head.Last != nil {
 		err = x.repair(ctx, head.Last)
@@ -228,6 +232,10 @@ func (p *Partition) opened(l *leadership, o loaded) {
 		return
 	}
 	s := l.seg.Segment()
+	if l.machine != nil && segment.Lacks(l.holes, &o.head) {
+		p.leadAnew(&o)
+		return
+	}
 	if l.machine == nil { // not kept over a roll: continue the chain as it was read
 		l.book, l.ahead, l.commits = o.book, newAhead(), &commitTimes{}
 		l.keys = o.keys
@@ -242,7 +250,7 @@ func (p *Partition) opened(l *leadership, o loaded) {
 		l.seg = seg
 	}
 	p.endRemains()
-	l.machine, l.chain, l.holes, l.serving = o.machine, o.chain, o.holes, true
+	l.machine, l.chain, l.holes, l.serving = o.machine, o.chain, o.head.Holes, true
 	l.machine.Commit(s.Base.Offset)
 	l.commits.note(s.Base.Offset, 0) // what the seal committed, at a time that this node does not know
 	now := p.env.Clock.Now()
@@ -265,6 +273,20 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	if l.hasState() && !l.seg.Sealed() {
 		p.checkpoint(l)
 	}
+	p.unpark()
+}
+
+// leadAnew gives up what was kept over a roll, because the end of the segment before turned out to be lost, and was recorded
+// as that: nobody who waits for what was there may hear that it is kept.
+func (p *Partition) leadAnew(o *loaded) {
+	end := o.base
+	if n := len(o.chain); n > 0 {
+		end = o.chain[n-1].End
+	}
+	cause := mqerr.New(mqerr.NotLeader, "the end of the segment before was lost")
+	cause.Leader = o.head.Open.LeaderNode()
+	p.resign(cause, &end)
+	p.lookForLead()
 	p.unpark()
 }
 

@@ -191,20 +191,26 @@ func (o *one) sealed(_ context.Context, r *mqpb.SealRequest) (*mqpb.SealResponse
 // untilServed waits until the partition can be written to.
 func (o *one) untilServed() {
 	o.t.Helper()
+	o.until("the partition does not serve", func(l *leadership) bool { return l != nil && l.serving })
+}
+
+// until waits for something to become so; else the test ends with what is wrong.
+func (o *one) until(wrong string, is func(*leadership) bool) {
+	o.t.Helper()
 	deadline := time.NewTimer(10 * time.Second)
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		done := make(chan bool, 1)
-		o.p.post(func() { done <- o.p.lead != nil && o.p.lead.serving })
+		o.p.post(func() { done <- is(o.p.lead) })
 		if <-done {
 			return
 		}
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			o.t.Fatal("the partition does not serve")
+			o.t.Fatal(wrong)
 		}
 	}
 }

@@ -210,7 +210,7 @@ func (x *suffix) lost(ctx context.Context, head mq.Head, chain []mq.Segment) err
 			return err
 		}
 	}
-	if by.Stands(head.Open.ID, time.Now()) && newHole(known, head.Holes) { // it is carried out, and meets no other failure
+	if by.Stands(head.Open.ID, time.Now()) && segment.Lacks(known, &head) { // it is carried out, and meets no other failure
 		return x.p.env.Chain.ForgetForce(ctx, x.p.id)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
 	"github.com/splashdam/splashdam/shared/mqpb"
@@ -102,19 +103,19 @@ func (p *Partition) watchUnreadable(l *leadership, after time.Duration) {
 				return
 			}
 			p.beside(func(context.Context) {
-				mended, lost, err := p.lookAtUnreadable(l.ctx, l.seg.Segment().ID, ids)
-				p.post(func() { p.lookedAtUnreadable(l, mended, lost, err) })
+				mended, err := p.lookAtUnreadable(l.ctx, l.seg.Segment().ID, ids)
+				p.post(func() { p.lookedAtUnreadable(l, mended, err) })
 			})
 		})
 	})
 }
 
-// lookAtUnreadable says which segments are whole again somewhere, and whether it has recorded something as lost because
-// an operator says so.
-func (p *Partition) lookAtUnreadable(ctx context.Context, open mq.SegmentID, ids []mq.SegmentID) (mended []mq.SegmentID, lost bool, err error) {
+// lookAtUnreadable says which segments are whole again somewhere. It records what is left out of them as lost if an operator
+// says so; SetHead sees to what comes of that.
+func (p *Partition) lookAtUnreadable(ctx context.Context, open mq.SegmentID, ids []mq.SegmentID) (mended []mq.SegmentID, err error) {
 	head, chain, err := p.env.Chain.Chain(ctx, p.id)
 	if err != nil || head.Open == nil || head.Open.ID != open {
-		return nil, false, err
+		return nil, err
 	}
 	for _, id := range ids {
 		i := slices.IndexFunc(chain, func(s mq.Segment) bool { return s.ID == id })
@@ -124,20 +125,18 @@ func (p *Partition) lookAtUnreadable(ctx context.Context, open mq.SegmentID, ids
 	}
 	by, err := p.env.Chain.GetForce(ctx, p.id)
 	if err != nil || len(mended) == len(ids) || !by.Stands(open, time.Now()) {
-		return mended, false, err
+		return mended, err
 	}
-	x := p.suffixFor(&head)
-	judged := x.lost(ctx, head, chain)
+	judged := p.suffixFor(&head).lost(ctx, head, chain)
 	now, _, err := p.env.Chain.Chain(ctx, p.id)
-	if lost = err == nil && newHole(head.Holes, now.Holes); lost { // the wish is carried out: the controller is not to seal for it
+	if err == nil && segment.Lacks(head.Holes, &now) { // the wish is carried out: the controller is not to seal for it
 		err = p.env.Chain.ForgetForce(ctx, p.id)
 	}
-	return mended, lost, errors.Join(judged, err)
+	return mended, errors.Join(judged, err)
 }
 
-// lookedAtUnreadable forgets what is whole again. Where something is recorded as lost, the groups must learn of a hole, which
-// the next leader does before it replays.
-func (p *Partition) lookedAtUnreadable(l *leadership, mended []mq.SegmentID, lost bool, err error) {
+// lookedAtUnreadable forgets what is whole again.
+func (p *Partition) lookedAtUnreadable(l *leadership, mended []mq.SegmentID, err error) {
 	l.unreadable.watching = false
 	if p.lead != l {
 		return
@@ -148,9 +147,6 @@ func (p *Partition) lookedAtUnreadable(l *leadership, mended []mq.SegmentID, los
 	if len(mended) > 0 {
 		p.log.Info("sealed segments can be read again", "segments", mended)
 		p.setUnreadable(l, slices.DeleteFunc(slices.Clone(l.unreadable.ids), func(id mq.SegmentID) bool { return slices.Contains(mended, id) }))
-	}
-	if lost {
-		p.env.WantSeal(l.seg.Segment().ID, "a range was recorded as lost")
 	}
 	p.watchUnreadable(l, unreadableEvery)
 }
@@ -191,12 +187,5 @@ func (p *Partition) unread(r *receiving, offsets []uint64, why error) {
 		if l := p.lead; l != nil && l.machine != nil {
 			l.machine.Unread(p.env.Clock.Now(), r.stream, r.Handover, offsets, int64(unreadableFor), "it can't be read: it is damaged or missing on every replica that answers")
 		}
-	})
-}
-
-// newHole says whether a head has a hole that a machine which was loaded with these does not know.
-func newHole(known, now []mq.Hole) bool {
-	return slices.ContainsFunc(now, func(h mq.Hole) bool {
-		return !slices.ContainsFunc(known, func(k mq.Hole) bool { return k.From == h.From && k.To == h.To })
 	})
 }

@@ -130,12 +130,16 @@ func EndIn(h *mq.Head, s *mq.Segment) *mq.Position {
 }
 
 // Rolls says whether the state of a leader that serves, and everybody who waits for it, can go over to the open segment
-// of a newer head, which its node leads too: nothing was lost in between, and nothing recorded as lost. fresh says whether
-// the node's copy of that segment can be led.
-func (l *Leader) Rolls(h *mq.Head, fresh bool) bool {
+// of a newer head, which its node leads too: nothing was lost in between, and nothing recorded as lost but what it knows, its
+// holes. fresh says whether the node's copy of that segment can be led.
+func (l *Leader) Rolls(h *mq.Head, holes []mq.Hole, fresh bool) bool {
 	end := EndIn(h, &l.seg)
-	return fresh && end != nil && *end == l.next && h.Open != nil && h.Open.Base == *end
+	return fresh && end != nil && *end == l.next && h.Open != nil && h.Open.Base == *end && !Lacks(holes, h)
 }
+
+// Lacks says whether a head has a hole that the state of a leader which was loaded with these holes does not know: it may have
+// messages there, and requests that wait for them, which must not be answered as if they were kept. It has to be loaded anew.
+func Lacks(holes []mq.Hole, h *mq.Head) bool { return len(mq.NewHoles(holes, h.Holes)) > 0 }
 
 // Fresh says whether a copy can begin to be led: one incarnation leads a segment once, so nothing may be in it, and no
 // seal may have come before.

@@ -114,6 +114,12 @@ func TestRolls(t *testing.T) {
 		last.Sealed, last.End = true, mq.Position{Offset: end}
 		return &mq.Head{Last: &last, Open: &mq.Segment{ID: 6, Number: 4, Base: mq.Position{Offset: base}}}
 	}
+	known := []mq.Hole{{From: mq.Position{Offset: 3}, To: mq.Position{Offset: 10}}}
+	without := func(from, to uint64) *mq.Head {
+		h := chained(14, 14)
+		h.Holes = append(slices.Clone(known), mq.Hole{From: mq.Position{Offset: from}, To: mq.Position{Offset: to}})
+		return h
+	}
 	for _, x := range []struct {
 		name  string
 		head  *mq.Head
@@ -121,12 +127,14 @@ func TestRolls(t *testing.T) {
 		want  bool
 	}{
 		{"all that was placed is in it", chained(14, 14), true, true},
+		{"a range is lost that it does not know as such", without(1, 2), true, false},
+		{"only that is lost which it knows as such", without(3, 10), true, true},
 		{"the copy is sealed already", chained(14, 14), false, false},
 		{"what was placed last is not in it", chained(12, 12), true, false},
 		{"an operator forced it", chained(14, 14+mq.HoleJump), true, false},
 		{"two segments on", &mq.Head{Open: &mq.Segment{ID: 7, Base: mq.Position{Offset: 14}}, Last: &mq.Segment{ID: 6, End: mq.Position{Offset: 14}}}, true, false},
 	} {
-		if got := l.Rolls(x.head, x.fresh); got != x.want {
+		if got := l.Rolls(x.head, known, x.fresh); got != x.want {
 			t.Errorf("%s: %v", x.name, got)
 		}
 	}
