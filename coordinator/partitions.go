@@ -156,13 +156,8 @@ func (k *controller) targets(heads []mq.Head, c *seal.Cluster) (targets []seal.T
 			}
 		}
 		past := k.past[p]
-		switch lacking := seal.Degraded(h, c); {
-		case lacking && past.Degraded == 0:
-			past.Degraded = c.Now
-			k.past[p] = past
-		case !lacking && past.Degraded != 0:
-			past.Degraded = 0
-			k.past[p] = past
+		if now := past.Watched(h, c); now != past {
+			past, k.past[p] = now, now
 		}
 		need := seal.Look(h, c, past)
 		if need.Reason != seal.None {
@@ -183,7 +178,7 @@ func (k *controller) record(o seal.Outcome, now time.Time) {
 	log := k.log.With("partition", p.String(), "reason", string(o.Target.Need.Reason))
 	switch o.Result {
 	case seal.Opened:
-		k.past[p] = k.past[p].Moved(k.watch.at(now), old, &o.Segment)
+		k.past[p] = k.past[p].Moved(k.watch.at(now), o.Target.Need.Reason, old, &o.Segment)
 		k.moved[p] = o.Revision
 		k.figures.openings.WithLabelValues(string(o.Target.Need.Reason)).Inc()
 		if old != nil && old.Leader != o.Segment.Leader {

@@ -246,13 +246,7 @@ func (k *Controller) partitions() {
 		if at, ok := k.moved[h.Partition]; ok && h.Revision < at {
 			cluster.Moved[h.Partition] = true
 		}
-		past := k.past[h.Partition]
-		switch lacking := seal.Degraded(&h, &cluster); {
-		case lacking && past.Degraded == 0:
-			past.Degraded = cluster.Now
-		case !lacking:
-			past.Degraded = 0
-		}
+		past := k.past[h.Partition].Watched(&h, &cluster)
 		k.past[h.Partition] = past
 		if need := seal.Look(&h, &cluster, past); need.Reason != seal.None {
 			targets = append(targets, seal.Target{Head: h, Need: need})

@@ -270,7 +270,7 @@ func (m *move) reread() {
 
 func (m *move) opened(revision int64) {
 	p := m.head().Partition
-	m.k.past[p] = m.k.past[p].Moved(m.k.host.Now(), m.head().Open, &m.next)
+	m.k.past[p] = m.k.past[p].Moved(m.k.host.Now(), m.target.Need.Reason, m.head().Open, &m.next)
 	m.k.moved[p] = revision
 	m.done()
 }

@@ -52,7 +52,7 @@ func replaceable(h *mq.Head, c *Cluster) bool {
 	if len(blamed) == 0 {
 		return false
 	}
-	others := c.room(h.Quorum)
+	others := c.room(h)
 	for _, b := range blamed {
 		if c.takes(b, h.Quorum) {
 			others--

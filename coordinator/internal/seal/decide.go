@@ -26,13 +26,6 @@ const (
 	Forced     Reason = "forced"     // an operator goes on with what is left (R6)
 )
 
-const (
-	restFirst = int64(time.Second)      // a segment is left alone that long after its opening,
-	restMost  = int64(60 * time.Second) // doubling up to that for seals without progress
-	degraded  = int64(10 * time.Second) // how long a replica is missing before it is replaced
-	retryMost = int64(2 * time.Second)  // between tries that did not get as far as a new segment
-)
-
 // Cluster is what the controller knows of the nodes at one moment.
 type Cluster struct {
 	Now     int64                 // nanoseconds, by a clock that only counts on, and so are all times in a History
@@ -55,40 +48,6 @@ type Cluster struct {
 	Moved  map[mq.PartitionID]bool // changed by us, which the view does not show yet
 }
 
-// History is what the controller remembers of a partition; the zero value is "nothing".
-type History struct {
-	Segment  mq.SegmentID // the open segment that the rest is about
-	Opened   int64        // when it was opened, 0 if before this controller's time
-	Idle     int          // seals in a row whose segment was empty
-	Tries    int          // tries in a row that did not open a segment
-	RetryAt  int64        // not before that
-	Degraded int64        // since when a replica is missing, 0 if none is
-}
-
-// Failed is the history after a try that opened nothing.
-func (h History) Failed(now int64) History {
-	h.RetryAt = now + min(int64(100*time.Millisecond)<<min(h.Tries, 8), retryMost)
-	h.Tries++
-	return h
-}
-
-// Moved is the history after the opening of next in place of old (nil for a partition's first segment).
-func (h History) Moved(now int64, old, next *mq.Segment) History {
-	idle := 0
-	if old != nil && old.Base == next.Base {
-		idle = h.Idle + 1
-	}
-	return History{Segment: next.ID, Opened: now, Idle: idle}
-}
-
-// rest is until when the open segment is left alone.
-func (h History) rest() int64 {
-	if h.Opened == 0 {
-		return 0
-	}
-	return h.Opened + min(restFirst<<min(h.Idle, 6), restMost)
-}
-
 // Force is an operator's word that a segment is to be sealed with however many replicas answer (rule R6).
 type Force struct {
 	// Store is the replica that must be among them, Node its name; "" for none in particular.
@@ -101,7 +60,7 @@ type Force struct {
 }
 
 // Need is a wish to seal, or None. Everyone: only if every replica answers, because it would be too early
-// otherwise (details.md, Start). Due, if not 0, is when to ask again. Force is set with the reason Forced only.
+// otherwise (details.md, Start). Due, if not 0, is when to ask again. Force is what an operator agreed to, if that counts here.
 type Need struct {
 	Reason   Reason
 	Everyone bool
@@ -143,12 +102,25 @@ func LacksCopies(h *mq.Head, c *Cluster, past History) int {
 	return max(0, h.Last.Quorum-living)
 }
 
-// room is how many nodes take a segment with a quorum, as placement.Choose has it.
-func (c *Cluster) room(quorum int) int {
-	if c.Takers < quorum {
-		return c.Takers + len(c.Spare)
+// room is how many nodes take a partition's next segment, as placement.Choose has it. A registered node that does not answer, and is
+// no replica yet, becomes none.
+func (c *Cluster) room(h *mq.Head) int {
+	takers, spare := c.Takers, len(c.Spare)
+	for store := range c.Suspect {
+		if _, alive := c.Alive[store]; !alive || h.Open.ReplicaIndex(store) >= 0 {
+			continue
+		}
+		switch {
+		case c.Spare[store]:
+			spare--
+		case !c.Avoided[store]:
+			takers--
+		}
 	}
-	return c.Takers
+	if takers < h.Quorum {
+		return takers + spare
+	}
+	return takers
 }
 
 // takes says whether a live node is one of those that room counts.
@@ -167,7 +139,7 @@ func Degraded(h *mq.Head, c *Cluster) bool {
 			alive++
 		}
 	}
-	return alive < min(h.Replicas, c.room(h.Quorum))
+	return alive < min(h.Replicas, c.room(h))
 }
 
 // Look decides from the state whether a partition needs its next segment.
@@ -185,8 +157,12 @@ func Look(h *mq.Head, c *Cluster, past History) Need {
 	if c.Now < past.RetryAt {
 		return Need{Due: past.RetryAt}
 	}
-	if reason == First || reason == Forced {
-		return Need{Reason: reason, Force: c.Forced[h.Partition]}
+	force := c.Forced[h.Partition]
+	if reason == First || force != nil && reason != Moving && reason != Redundancy { // whoever forces has waited
+		return Need{Reason: reason, Force: force}
+	}
+	if rest := past.Opened + past.vainRest(); reason == Redundancy && past.Segment == h.Open.ID && c.Now < rest {
+		return Need{Due: rest}
 	}
 	early := c.Stormy || past.Segment == h.Open.ID && c.Now < past.rest()
 	if early && reason != Restarted {
@@ -199,23 +175,27 @@ func reasonFor(h *mq.Head, c *Cluster, past History) Reason {
 	if h.Open == nil {
 		return First
 	}
-	if c.Forced[h.Partition] != nil {
-		return Forced
-	}
-	if away := c.away(h.Open.Leader); away != None {
-		return away
-	}
+	// A leader that serves overrules a force and a suspicion (Judge): neither may hide what is a reason nevertheless.
+	away, forced := c.away(h.Open.Leader), c.Forced[h.Partition] != nil
 	switch {
+	case away == Restarted:
+		return Restarted
 	case c.Flagged[h.Open.ID]:
 		return Flagged
 	case c.Asked[h.Open.ID]:
 		return Asked
+	case away != None && !forced:
+		return away
+	case away != None:
+		return Forced
 	case moving(h, c):
 		return Moving
 	case replaceable(h, c):
 		return Redundancy
 	case past.Degraded != 0 && c.Now >= past.Degraded+degraded:
 		return Redundancy
+	case forced:
+		return Forced
 	}
 	return None
 }
@@ -280,20 +260,20 @@ func Judge(h *mq.Head, need Need, answers map[mq.StoreID]Answer, c *Cluster) err
 			flagged = flagged || a.Sealed
 		}
 	}
+	leader, answered := answers[seg.Leader.Store]
+	restarted := answered && leader.Node != seg.Leader
+	serving := answered && !restarted && leader.Leads && (leader.Committing || c.Opening[seg.ID])
 	if known < seg.SealAnswers() {
-		if need.Force == nil {
+		if need.Force == nil || serving {
 			return fmt.Errorf("%d of %d replicas answer for %s, %d are needed", known, len(seg.Replicas), seg, seg.SealAnswers())
 		}
 		if err := mayForce(h, need.Force, answers); err != nil {
 			return err
 		}
 	}
-	leader, answered := answers[seg.Leader.Store]
-	restarted := answered && leader.Node != seg.Leader
 	if need.Everyone && (known < len(seg.Replicas) || !restarted) {
 		return fmt.Errorf("it is too early unless every replica answers, %d of %d do", known, len(seg.Replicas))
 	}
-	serving := answered && !restarted && leader.Leads && (leader.Committing || c.Opening[seg.ID])
 	asks := c.Asked[seg.ID] // its disk hangs, say: it can't keep its registration, and knows why it should not go on
 	if serving && !flagged && !asks && (need.Reason == Gone || need.Reason == Suspected || need.Reason == Forced) {
 		return fmt.Errorf("the leader of %s answers and commits", seg)

@@ -181,11 +181,11 @@ func TestJudge(t *testing.T) {
 
 func TestHistory(t *testing.T) {
 	old, next := &mq.Segment{ID: 1, Base: pos(3)}, &mq.Segment{ID: 2, Base: pos(3)}
-	h := History{}.Moved(5, old, next).Moved(6, next, &mq.Segment{ID: 3, Base: pos(3)})
+	h := History{}.Moved(5, Gone, old, next).Moved(6, Asked, next, &mq.Segment{ID: 3, Base: pos(3)})
 	if h.Idle != 2 || h.Segment != 3 || h.Opened != 6 {
 		t.Errorf("two empty ones: %+v", h)
 	}
-	if h = h.Moved(7, &mq.Segment{Base: pos(3)}, &mq.Segment{Base: pos(4)}); h.Idle != 0 {
+	if h = h.Moved(7, Asked, &mq.Segment{Base: pos(3)}, &mq.Segment{Base: pos(4)}); h.Idle != 0 {
 		t.Errorf("progress: %+v", h)
 	}
 	last := int64(0)

@@ -258,7 +258,7 @@ func (p *Partition) state(h *held) State {
 	s := State{Known: true, Sealed: h.copy.Flagged(), Tail: h.copy.Tail(), Remade: h.copy.Segment().Compared == copyAnew, Together: h.together}
 	if l := p.lead; l != nil && l.seg.Segment().ID == h.copy.Segment().ID && !l.seg.Sealed() {
 		s.Leads = true
-		s.Committing = p.quorate(l)
+		s.Committing = p.quorate(l) && l.seg.Commits(l.followers)
 	}
 	return s
 }

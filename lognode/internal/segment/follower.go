@@ -23,6 +23,18 @@ type Follower struct {
 	bytes  int
 }
 
+// Commits says whether enough replicas may still acknowledge something: the copies of the others are missing or damaged, or sealed,
+// though their nodes answer. followers are those of the leader, nil at its own place.
+func (l *Leader) Commits(followers []*Follower) bool {
+	n := 0
+	for _, f := range followers {
+		if f == nil || !f.Gone {
+			n++
+		}
+	}
+	return n >= l.seg.Quorum
+}
+
 type flight struct {
 	next  mq.Position
 	bytes int

@@ -33,3 +33,19 @@ func TestLag(t *testing.T) {
 		}
 	}
 }
+
+// A node that answers is no replica that can acknowledge, if its copy is missing, damaged or sealed.
+func TestCommits(t *testing.T) {
+	three := []mq.Replica{{Store: "a"}, {Store: "b"}, {Store: "c"}}
+	l, err := NewLeader(mq.Segment{ID: 5, Quorum: 2, Replicas: three, Leader: mq.Incarnation{Store: "a", Boot: 1}}, mq.Position{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, c := NewFollower(mq.Position{}), NewFollower(mq.Position{})
+	for gone, want := range []bool{true, true, false} {
+		b.Gone, c.Gone = gone > 0, gone > 1
+		if got := l.Commits([]*Follower{nil, b, c}); got != want {
+			t.Errorf("without %d of two followers: %v", gone, got)
+		}
+	}
+}
