@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/splashdam/splashdam/shared/mq"
@@ -133,6 +134,42 @@ func TestClaimIsNotKnownAfterALoss(t *testing.T) {
 				mustClose(t, s)
 			}
 		})
+	}
+}
+
+// The last volume holds what the ledger does not tell of yet. Without it a copy looks whole and is shorter than what it acknowledged; it
+// must say so, at later starts, too. A copy of which the end is decided, and that is there, has nothing in it.
+func TestEndMayBeInALostVolume(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.LedgerEvery = 1 << 40 // the mark is where it is put
+	s := mustOpen(t, cfg)
+	mustCreate(t, s, 1, 2)
+	j, other := newJournal(1), newJournal(2)
+	mustAppend(t, s, j.next(1, 50), other.next(1, 50))
+	if err := errors.Join(s.SetEnd(2, other.at), s.recordMarks([]mq.SegmentID{1, 2})); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.inOrder(func() error { return s.roll(true) }); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, s, j.next(1, 50))
+	last := s.active.dir
+	crashed := crashCopy(t, cfg)
+	mustClose(t, s)
+	flip(t, strings.Replace(last, cfg.Dir, crashed.Dir, 1)+"/MANIFEST", 0, 4)
+	for range 2 {
+		s := mustOpen(t, crashed)
+		if info, _ := s.Segment(1); !info.Damaged || !info.Tail.Before(j.at) {
+			t.Errorf("%+v", info)
+		}
+		if at, err := s.Claim(1); !errors.Is(err, ErrConflict) {
+			t.Errorf("claims %s, %v", at, err)
+		}
+		if info, _ := s.Segment(2); info.Damaged || info.Tail != other.at {
+			t.Errorf("%+v", info)
+		}
+		mustClose(t, s)
 	}
 }
 

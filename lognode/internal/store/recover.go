@@ -22,8 +22,11 @@ type recovery struct {
 	// unlisted are the volumes that were read, ascending; seen is what has keys in each.
 	unlisted []*volume
 	lost     bool // a volume could not be opened
-	holes    int  // places where the ledger lost marks
-	damaged  int
+	// blind is the last of those of which nobody knows what was in it: perhaps entries that the ledger does not tell of yet.
+	blind   uint32
+	aside   []*volume // those to be set aside, once what that means for segments is on disk
+	holes   int       // places where the ledger lost marks
+	damaged int
 }
 
 func recoverVolumes(s *Store, holes int) error {
@@ -43,6 +46,9 @@ func recoverVolumes(s *Store, holes int) error {
 		}
 	}
 	if err := r.settleAll(); err != nil {
+		return err
+	}
+	if err := r.setAside(); err != nil {
 		return err
 	}
 	if err := r.chooseActive(); err != nil {
@@ -179,10 +185,15 @@ func (r *recovery) openVolume(n uint32) error {
 	}
 	s.log.Error("a volume can't be opened and is set aside; its segments are damaged", "volume", n, "error", err)
 	r.lost = true
-	return r.setAside(v, err)
+	if l == nil {
+		r.blind = n
+	}
+	r.leaveOut(v)
+	return nil
 }
 
-func (r *recovery) setAside(v *volume, cause error) error {
+// leaveOut takes a broken volume out again.
+func (r *recovery) leaveOut(v *volume) {
 	s := r.s
 	delete(s.volumes, v.number)
 	r.unlisted = slices.DeleteFunc(r.unlisted, func(u *volume) bool { return u == v })
@@ -192,10 +203,23 @@ func (r *recovery) setAside(v *volume, cause error) error {
 	if err := v.close(); err != nil {
 		s.log.Warn("closing a broken volume", "volume", v.number, "error", err)
 	}
-	if err := os.Rename(v.dir, v.dir+".broken"); err != nil {
-		return errors.Join(cause, fmt.Errorf("store: %w", err))
+	r.aside = append(r.aside, v)
+}
+
+// setAside gives the broken volumes other names, so that later starts do not find them.
+func (r *recovery) setAside() error {
+	if len(r.aside) == 0 {
+		return nil
 	}
-	return errors.Join(removeIfThere(listPath(s.root, v.number)), syncDir(s.root))
+	for _, v := range r.aside {
+		if err := os.Rename(v.dir, v.dir+".broken"); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		if err := removeIfThere(listPath(r.s.root, v.number)); err != nil {
+			return err
+		}
+	}
+	return syncDir(r.s.root)
 }
 
 // takeList takes the parts of segments that still exist.

@@ -12,10 +12,15 @@ import (
 
 // settleAll decides every segment's tail.
 func (r *recovery) settleAll() error {
-	var vague []fact
+	var found []fact
 	for _, g := range r.s.segments {
 		if err := r.settle(g, r.found[g.facts.gen]); err != nil {
 			return err
+		}
+		if g.facts.first <= r.blind && g.facts.end == nil && !g.damaged {
+			// It may have been longer than the ledger says, which lags; later starts find nothing strange in it.
+			g.damaged = true
+			found = append(found, fact{Damage: g.facts.segment.ID, Gen: g.facts.gen})
 		}
 		for _, p := range g.whole() {
 			p.vol.parts++
@@ -23,7 +28,7 @@ func (r *recovery) settleAll() error {
 		}
 		if g.damaged && g.claim == nil && g.facts.end == nil && !g.facts.vague {
 			g.facts.vague = true
-			vague = append(vague, fact{Vague: g.facts.segment.ID, Gen: g.facts.gen})
+			found = append(found, fact{Vague: g.facts.segment.ID, Gen: g.facts.gen})
 		}
 		if g.facts.damaged {
 			continue // a read met it in an earlier run
@@ -31,13 +36,13 @@ func (r *recovery) settleAll() error {
 		if g.damaged {
 			r.damaged++
 			r.s.metrics.damaged.Inc()
-			r.s.log.Error("segment is damaged: it is shorter than the ledger says, or has a hole",
+			r.s.log.Error("segment is damaged: it is shorter than the ledger says, has a hole, or may have been in a volume that is lost",
 				"segment", g.facts.segment.ID, "intact", g.tail, "ledger", r.s.ledger.marks[g.facts.segment.ID].tail)
 		} else if m, ok := r.s.ledger.marks[g.facts.segment.ID]; !ok && g.count > 0 || ok && m.tail != g.tail {
 			r.s.moved[g.facts.segment.ID] = struct{}{}
 		}
 	}
-	for chunk := range slices.Chunk(vague, namedAtOnce) {
+	for chunk := range slices.Chunk(found, namedAtOnce) {
 		if err := r.s.recordFacts(chunk...); err != nil {
 			return err
 		}
