@@ -193,7 +193,7 @@ func (s *Sim) finished() bool {
 			return false
 		}
 		n := s.byName(h.Open.LeaderNode())
-		if n.run == nil {
+		if n.run == nil || !n.run.Written(h.Partition) { // what is on its way is in no journal yet
 			return false
 		}
 		for _, g := range s.groups {
@@ -244,7 +244,7 @@ func (s *Sim) unfinished() string {
 					h.Open.Leader, n.run.Identity(), n.run.Why(h.Partition))
 				break
 			}
-			if f.Lag > 0 {
+			if f.Lag > 0 || !n.run.Written(h.Partition) {
 				text += fmt.Sprintf(" partition %d group %d at %s segment %d: %+v;", i, g.ID, n.name, h.Open.ID, f)
 			}
 		}

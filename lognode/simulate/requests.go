@@ -293,6 +293,13 @@ func (n *Node) Dead(id mq.PartitionID, g mq.GroupID) []HeldMessage {
 	return l.machine.Dead(g, delivery.DeadFilter{}, 0, math.MaxInt)
 }
 
+// Written says whether everything that this node has decided as the leader of a partition is committed.
+func (n *Node) Written(id mq.PartitionID) bool {
+	l := n.partition(id).lead
+	return l != nil && l.serving && len(l.batches) == 0 && len(l.unplaced) == 0 && l.machine.Pending() == 0 && l.book.Unwritten() == 0 &&
+		l.seg.Commit() == l.seg.Next()
+}
+
 // Deaths counts the records in a journal by which a message is dead for a group.
 func Deaths(journal map[mq.Position]mq.Entry, g mq.GroupID, offset uint64) (n int) {
 	for _, e := range journal {
