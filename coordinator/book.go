@@ -20,12 +20,8 @@ type page struct {
 	live bool
 }
 
-// takes says whether the node can take new segments. Where its clock is wrong, which does a replica no harm, it does so only if
-// there are not enough others.
+// takes says whether the node can take new segments. A wrong clock does a replica no harm: such a node only does not lead.
 func (p *page) takes() bool { return !p.Draining && !p.Full && !p.Stopping }
-
-// avoid says that the node takes new segments only where there are not enough others.
-func (p *page) avoid() bool { return !p.takes() || p.Skewed }
 
 // load is how many open segments a node holds and leads.
 type load struct{ segments, leads int }
@@ -74,7 +70,7 @@ func (b *book) members(loads map[mq.StoreID]load) []seal.Member {
 	for store, p := range b.nodes {
 		out = append(out, seal.Member{
 			Node: placement.Node{Name: p.Name, Store: store, Zone: p.Zone, Capacity: p.Capacity,
-				Avoid: p.avoid(), Slow: p.Slow, Segments: loads[store].segments, Leads: loads[store].leads},
+				Avoid: !p.takes(), Skewed: p.Skewed, Slow: p.Slow, Segments: loads[store].segments, Leads: loads[store].leads},
 			Addr: p.Addr, Incarnation: p.Incarnation(), Live: p.live,
 		})
 	}

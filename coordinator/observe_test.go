@@ -21,7 +21,7 @@ func TestNodesToAvoidReplaceNobody(t *testing.T) {
 	}{
 		{"a node like the others", func(*meta.Node) {}, true},
 		{"its disk is full", func(n *meta.Node) { n.Full = true }, false},
-		{"its clock is off", func(n *meta.Node) { n.Skewed = true }, false},
+		{"its clock is off", func(n *meta.Node) { n.Skewed = true }, true},
 		{"it is about to stop", func(n *meta.Node) { n.Stopping = true }, false},
 		{"it is to be emptied", func(n *meta.Node) { n.Draining = true }, false},
 	} {

@@ -111,18 +111,15 @@ func (k *controller) observe(now time.Time) seal.Cluster {
 	c := seal.Cluster{
 		Now: k.watch.at(now), Alive: map[mq.StoreID]uint64{}, Suspect: k.suspect, Stormy: now.Before(k.calm),
 		Flagged: map[mq.SegmentID]bool{}, Asked: map[mq.SegmentID]bool{}, Opening: map[mq.SegmentID]bool{},
-		Moved: map[mq.PartitionID]bool{}, Drained: map[mq.StoreID]bool{}, Avoided: map[mq.StoreID]bool{}, Spare: map[mq.StoreID]bool{}, Prefer: map[mq.PartitionID]mq.StoreID{},
+		Moved: map[mq.PartitionID]bool{}, Drained: map[mq.StoreID]bool{}, Avoided: map[mq.StoreID]bool{}, Prefer: map[mq.PartitionID]mq.StoreID{},
 		Forced: map[mq.PartitionID]*seal.Force{}, Behind: map[mq.SegmentID][]mq.StoreID{},
 	}
 	for store, p := range k.book.nodes {
 		if p.live {
 			c.Alive[store] = p.Boot
 			c.Drained[store] = p.Draining
-			switch c.Avoided[store] = p.avoid(); {
-			case !c.Avoided[store]: // else a segment would seem to lack replicas that it can't have
+			if c.Avoided[store] = !p.takes(); p.takes() { // else a segment would seem to lack replicas that it can't have
 				c.Takers++
-			case p.takes():
-				c.Spare[store] = true
 			}
 		}
 	}

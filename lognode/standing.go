@@ -68,7 +68,7 @@ func (s *standing) watchSpace(ctx context.Context) {
 		case !allowed:
 			room = time.Time{}
 			s.say(ctx, func(v *meta.Node) { v.Full = true })
-			s.n.leadNothing("the disk is nearly full")
+			s.n.leadNothing("the disk is nearly full", false)
 		case !s.value.Full:
 		case room.IsZero():
 			room = time.Now()
@@ -97,7 +97,7 @@ func (s *standing) watchClock(ctx context.Context, right time.Time) time.Time {
 				"ahead", ahead)
 		}
 		s.say(ctx, func(v *meta.Node) { v.Skewed = true })
-		s.n.leadNothing("the leader's clock is off")
+		s.n.leadNothing("the leader's clock is off", true)
 	case !s.value.Skewed:
 	case right.IsZero():
 		return time.Now()
@@ -126,7 +126,7 @@ func (s *standing) watchDisk(ctx context.Context) {
 	if me, ok := s.n.view.Node(s.n.cfg.Name); ok && !me.Slow {
 		return
 	}
-	for _, id := range s.n.toHandOver(true) {
+	for _, id := range s.n.toHandOver(true, true) {
 		s.n.wants.seal(id, "slow_disk")
 	}
 }
@@ -157,7 +157,7 @@ func (s *standing) leave(ctx context.Context) {
 	s.stopWatching()
 	moving, cancel := context.WithTimeout(ctx, moveWait)
 	defer cancel()
-	led := len(s.n.toHandOver(false)) > 0
+	led := len(s.n.toHandOver(false, false)) > 0
 	if led {
 		s.say(moving, func(v *meta.Node) { v.Stopping = true })
 		// The controller follows registrations and reports apart; it should know of the first when it sees the second.
@@ -166,10 +166,10 @@ func (s *standing) leave(ctx context.Context) {
 			return me.Stopping
 		})
 	}
-	for moving.Err() == nil && len(s.n.toHandOver(false)) > 0 {
-		s.n.leadNothing("the node stops") // again: what it was given all the same is another segment
+	for moving.Err() == nil && len(s.n.toHandOver(false, false)) > 0 {
+		s.n.leadNothing("the node stops", false) // again: what it was given all the same is another segment
 		again, cancel := context.WithTimeout(moving, spaceEvery)
-		_ = s.n.view.WaitFor(again, func(*meta.View) bool { return len(s.n.toHandOver(false)) == 0 })
+		_ = s.n.view.WaitFor(again, func(*meta.View) bool { return len(s.n.toHandOver(false, false)) == 0 })
 		cancel()
 	}
 	if led { // the new leaders bring the ends of the sealed segments to a quorum, for which they may need this store
@@ -194,24 +194,30 @@ func (s *standing) stopWatching() {
 	s.done.Wait()
 }
 
-// leadNothing asks for every segment to be sealed that this node leads and others can take.
-func (n *Node) leadNothing(reason string) {
-	for _, id := range n.toHandOver(false) {
+// leadNothing asks for every segment to be sealed that this node leads and others can take; right as for toHandOver.
+func (n *Node) leadNothing(reason string, right bool) {
+	for _, id := range n.toHandOver(right, false) {
 		n.wants.seal(id, reason)
 	}
 }
 
 // toHandOver are the open segments of which etcd names this run as the leader, and for which there are enough other
-// nodes: when everything stops at once nobody waits for anybody. quick: only nodes count whose disks are not slow.
-func (n *Node) toHandOver(quick bool) (out []mq.SegmentID) {
-	id, others := n.store.Identity(), 0
+// nodes: when everything stops at once nobody waits for anybody. right: one of them must have a clock that is right, or this node might
+// be given it again (placement.Node.Rank). quick: only nodes count whose disks are not slow. This one counts as a follower if only its
+// clock is wrong.
+func (n *Node) toHandOver(right, quick bool) (out []mq.SegmentID) {
+	id, others, leads := n.store.Identity(), 0, false
 	for _, x := range n.view.Nodes() {
-		if x.Store != id.Store && !x.Full && !x.Draining && !x.Skewed && !x.Stopping && !(quick && x.Slow) {
+		if x.Store != id.Store && !x.Full && !x.Draining && !x.Stopping && !(quick && x.Slow) {
 			others++
+			leads = leads || !(right && x.Skewed)
 		}
 	}
+	if right && !quick {
+		others++
+	}
 	for _, h := range n.view.HeadsOf(id.Store) {
-		if h.Open != nil && h.Open.Leader == id && others >= h.Open.Quorum {
+		if h.Open != nil && h.Open.Leader == id && leads && others >= h.Open.Quorum {
 			out = append(out, h.Open.ID)
 		}
 	}

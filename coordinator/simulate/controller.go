@@ -211,15 +211,11 @@ func (k *Controller) observe(v View) seal.Cluster {
 	now := k.host.Now()
 	c := seal.Cluster{Now: now, Alive: map[mq.StoreID]uint64{}, Suspect: k.suspect, Stormy: now < k.calm,
 		Flagged: marks(v.Flagged), Asked: marks(v.Asked), Opening: marks(v.Opening), Moved: map[mq.PartitionID]bool{},
-		Avoided: map[mq.StoreID]bool{}, Spare: map[mq.StoreID]bool{}, Forced: v.Forced}
+		Forced: v.Forced}
 	for store, p := range k.book {
 		if p.live {
 			c.Alive[store] = p.Incarnation.Boot
-			if c.Avoided[store] = p.Skewed; p.Skewed {
-				c.Spare[store] = true
-			} else {
-				c.Takers++
-			}
+			c.Takers++
 		}
 	}
 	return c

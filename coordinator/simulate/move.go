@@ -184,7 +184,7 @@ func (m *move) create() {
 	for _, x := range m.members {
 		if s := x.Incarnation.Store; x.live && !m.exclude[s] {
 			n := m.loads[s]
-			n.Name, n.Store, n.Zone, n.Avoid, n.Slow = x.Name, s, x.Zone, x.Skewed, x.Slow
+			n.Name, n.Store, n.Zone, n.Skewed, n.Slow = x.Name, s, x.Zone, x.Skewed, x.Slow
 			takers = append(takers, seal.Taker{Node: n, Incarnation: x.Incarnation})
 		}
 	}

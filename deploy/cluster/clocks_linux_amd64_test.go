@@ -119,7 +119,7 @@ func (w *wrong) replicated(topic string) bool {
 	return true
 }
 
-// A leader whose clock jumps by an hour leads no longer. What waits comes when it should: neither early nor an
+// A leader whose clock jumps by an hour leads no longer, and stays a replica. What waits comes when it should: neither early nor an
 // hour late; leases go on as they were given; keys are known; nothing is retained away. When the clock is right it leads again.
 func TestClockOfALeaderJumps(t *testing.T) {
 	t.Parallel()
@@ -154,6 +154,7 @@ func leaderJumps(w *wrong, by time.Duration) {
 
 	w.set(leader, by)
 	eventually(t, leader+" leads nothing", func() bool { return w.leads("t")[leader]+w.leads("many")[leader] == 0 })
+	eventually(t, leader+" follows", func() bool { return w.replicated("t") && w.replicated("many") })
 	for i := range 10 {
 		d := w.next("t", "scheduled", time.Minute, hang)
 		if i == 0 {
@@ -203,6 +204,46 @@ func (w *wrong) nextOf(topic, group, value string) client.Delivery {
 			return d
 		}
 	}
+}
+
+// With one node an hour ahead and another one an hour behind the third one leads, and the others follow. Two that are an hour
+// ahead are the majority, and the third one is taken for wrong: leases don't end by that.
+func TestClocksOfTwoOfThree(t *testing.T) {
+	t.Parallel()
+	w := startWrong(t, 1, nil)
+	w.topic("t", 3, 0)
+	eventually(t, "all replicas are there", func() bool { return w.replicated("t") })
+	w.publish("t", client.Message{Value: []byte("leased")})
+	leased := w.next("t", "g", time.Minute, hang)
+	w.set("node-1", time.Hour)
+	w.set("node-2", -time.Hour)
+	eventually(t, "node-3 leads all", func() bool { return w.leads("t")["node-3"] == 3 && w.replicated("t") })
+	due := time.Now().Add(3 * time.Second)
+	for p := range uint32(3) {
+		w.publish("t", client.Message{Value: []byte("later"), Delay: 3 * time.Second, Partition: &p})
+	}
+	for range 3 {
+		d := w.next("t", "g", time.Minute, hang)
+		if now := time.Now(); string(d.Value) != "later" || now.Before(due.Add(-mayDiffer)) {
+			t.Errorf("%q came at %s, due at %s", d.Value, now, due)
+		}
+	}
+	must(t, w.sdk.Ack(t.Context(), leased.Receipt))
+	w.publish("t", client.Message{Value: []byte("leased again")})
+	leased = w.next("t", "g", time.Minute, hang)
+	w.set("node-2", time.Hour)
+	eventually(t, "node-3 leads nothing", func() bool { return w.leads("t")["node-3"] == 0 && w.replicated("t") })
+	due = time.Now().Add(2 * time.Second)
+	w.publish("t", client.Message{Value: []byte("later"), Delay: 2 * time.Second})
+	if d := w.next("t", "g", time.Minute, hang); string(d.Value) != "later" || time.Now().Before(due.Add(-mayDiffer)) {
+		t.Errorf("%q came at %s, due at %s", d.Value, time.Now(), due)
+	}
+	must(t, w.sdk.Ack(t.Context(), leased.Receipt))
+	w.set("node-1", 0)
+	w.set("node-2", 0)
+	eventually(t, "every node leads again", func() bool { return len(w.leads("t")) == 3 })
+	w.publish("t", client.Message{Value: []byte("after")})
+	w.next("t", "g", time.Minute, hang)
 }
 
 func scheduledID(id string) bool {

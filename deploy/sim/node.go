@@ -273,11 +273,15 @@ func (n *node) watchClock() {
 	if n.view == nil {
 		return
 	}
-	others := 0
+	others, leads := 1, false // this one follows
 	for _, m := range n.view.nodes {
-		if m.Name != n.name && !m.Skewed {
+		if m.Name != n.name {
 			others++
+			leads = leads || !m.Skewed
 		}
+	}
+	if !leads {
+		others = 0
 	}
 	n.skewed = n.run.WatchClock(n.view.heads, others)
 }
@@ -287,13 +291,17 @@ func (n *node) watchDisk() {
 	if n.view == nil {
 		return
 	}
-	said, others := true, 0
+	said, others, leads := true, 0, false
 	for _, m := range n.view.nodes {
 		if m.Name == n.name {
 			said = m.Slow
-		} else if !m.Skewed && !m.Slow {
+		} else if !m.Slow {
 			others++
+			leads = leads || !m.Skewed
 		}
+	}
+	if !leads {
+		others = 0
 	}
 	n.slow = n.run.WatchDisk(n.view.heads, said, others)
 }

@@ -36,7 +36,7 @@ func (n *Node) Beat(from mq.StoreID, clock int64) {
 func (n *Node) off() bool { return max(n.clock.ahead, -n.clock.ahead) > clocks.MaxSkew }
 
 // WatchClock compares the node's clock with the others' and says whether its registration is to call it skewed. others
-// says of how many other nodes that can lead there is word; with enough of them what is led here is to be sealed.
+// says how many nodes can follow, this one among them, 0 if no other one can lead; with enough of them what is led here is to be sealed.
 func (n *Node) WatchClock(heads []mq.Head, others int) (skewed bool) {
 	c := &n.clock
 	own := n.host.Now()

@@ -21,7 +21,7 @@ type Node struct {
 	Draining bool `json:"draining,omitempty"`
 	// Full says that the node's disk refuses publishes, so it gets no new segments while others can.
 	Full bool `json:"full,omitempty"`
-	// Skewed says that the node's clock is too far from the others', so it gets no new segments while others can.
+	// Skewed says that the node's clock is too far from the others', so it leads no new segments while others can.
 	Skewed bool `json:"skewed,omitempty"`
 	// Slow says that the node's disk is slower than those of other replicas, so it leads no new segments while others can.
 	Slow bool `json:"slow,omitempty"`

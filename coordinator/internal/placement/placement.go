@@ -20,7 +20,8 @@ type Node struct {
 	Zone     string
 	Capacity int  // weighs the load; 0 counts as 1
 	Avoid    bool // draining or full: only taken if there are fewer than a quorum of others
-	Slow     bool // its disk is: it leads only where no other may
+	Skewed   bool // its clock is off: it is a replica like any other, and leads only where no other may
+	Slow     bool // its disk is: likewise, but before one whose clock is off
 	Segments int  // open segments of which it is a replica
 	Leads    int  // open segments that it leads
 }
@@ -67,6 +68,10 @@ func Choose(r Request) Choice {
 		next := nextReplica(r, eligible, out, zones)
 		zones[r.Nodes[next].Zone]++
 		out = append(out, next)
+	}
+	better := func(i int) bool { return r.Nodes[i].Rank() < r.Nodes[leader].Rank() }
+	if free := slices.DeleteFunc(slices.Clone(eligible), func(i int) bool { return !better(i) }); len(free) > 0 && !slices.ContainsFunc(out, better) {
+		out = append(out, nextReplica(r, free, out, zones)) // likewise
 	}
 	return out
 }
@@ -118,23 +123,26 @@ func chooseLeader(r Request, eligible []int) int {
 	}
 	weight := func(n Node) int { return n.Leads }
 	sort.Slice(may, func(a, b int) bool {
-		if x, y := rank(r.Nodes[may[a]]), rank(r.Nodes[may[b]]); x != y {
+		if x, y := r.Nodes[may[a]].Rank(), r.Nodes[may[b]].Rank(); x != y {
 			return x < y
 		}
 		return less(r, weight, may[a], may[b])
 	})
 	for _, i := range may {
-		if n := r.Nodes[i]; n.Store == r.Keep && rank(n) == rank(r.Nodes[may[0]]) && !muchMore(n, r.Nodes[may[0]], weight) {
+		if n := r.Nodes[i]; n.Store == r.Keep && n.Rank() == r.Nodes[may[0]].Rank() && !muchMore(n, r.Nodes[may[0]], weight) {
 			return i
 		}
 	}
 	return may[0]
 }
 
-// rank is 0 for a node that may lead without a second thought, and the more there is against it the higher.
-func rank(n Node) int {
+// Rank is 0 for a node that may lead without a second thought, and the more there is against it the higher. A node asks to be rid
+// of what it leads only while there is another one of a lower rank, or it would be given it again at once.
+func (n Node) Rank() int {
 	switch {
 	case n.Avoid:
+		return 3
+	case n.Skewed:
 		return 2
 	case n.Slow:
 		return 1

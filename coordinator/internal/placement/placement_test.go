@@ -30,6 +30,7 @@ func TestChoose(t *testing.T) {
 				Zone:     rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "zone"),
 				Capacity: rapid.IntRange(0, 3).Draw(t, "capacity"),
 				Avoid:    rapid.IntRange(0, 3).Draw(t, "avoid") == 0,
+				Skewed:   rapid.IntRange(0, 3).Draw(t, "skewed") == 0,
 				Segments: rapid.IntRange(0, 50).Draw(t, "segments"), Leads: rapid.IntRange(0, 20).Draw(t, "leads"),
 			})
 		}
@@ -53,7 +54,7 @@ func TestChoose(t *testing.T) {
 			t.Fatalf("nothing chosen from %d nodes for a quorum of %d", len(nodes), r.Quorum)
 		}
 		want := r.Replicas
-		if nodes[got[0]].Avoid { // a good node shall have the end too, the next time
+		if nodes[got[0]].Rank() > 0 { // a good node shall have the end too, the next time
 			want++
 		}
 		if len(got) < r.Quorum || len(got) > want {
@@ -65,6 +66,10 @@ func TestChoose(t *testing.T) {
 				t.Fatalf("node %d twice in %v", i, got)
 			}
 			seen[i] = true
+		}
+		if x := nodes[got[0]]; x.Skewed && !x.Avoid && !slices.ContainsFunc(got, func(i int) bool { return nodes[i].Rank() < x.Rank() }) &&
+			slices.ContainsFunc(nodes, func(n Node) bool { return n.Rank() < x.Rank() }) {
+			t.Fatalf("%v: nobody can lead next", got)
 		}
 		if len(r.AtEnd) > 0 && !has(r.AtEnd, nodes[got[0]].Store) {
 			t.Fatalf("leader %s did not answer the end", nodes[got[0]].Name)
@@ -213,5 +218,36 @@ func TestSlowNodesLeadLast(t *testing.T) {
 		if len(got) != 3 || !slices.Contains(c.leads, got[0]) {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// A node with a wrong clock is a replica like any other, and leads what nobody else can lead; the next one can.
+func TestAWrongClockOnlyFollows(t *testing.T) {
+	nodes := plain(3)
+	nodes[1].Skewed = true
+	nodes[0].Leads, nodes[2].Leads = 50, 50
+	r := Request{Replicas: 3, Quorum: 2, Nodes: nodes, AtEnd: []mq.StoreID{"s0", "s1", "s2"}, Keep: "s1"}
+	if c := Choose(r); len(c) != 3 || c[0] == 1 {
+		t.Errorf("%v: want three replicas, and another leader", c)
+	}
+	r.AtEnd = []mq.StoreID{"s1"}
+	if c := Choose(r); len(c) != 3 || c[0] != 1 {
+		t.Errorf("%v: want three replicas, and the leader that has the end", c)
+	}
+	r.Replicas, r.Quorum = 1, 1
+	if c := Choose(r); len(c) != 2 || c[0] != 1 {
+		t.Errorf("%v: want two replicas in place of one, or nobody else ever has the end", c)
+	}
+	r.Replicas, r.Quorum = 3, 2
+	nodes[0].Slow, nodes[2].Slow = true, true
+	r.AtEnd = []mq.StoreID{"s0", "s1"}
+	if c := Choose(r); len(c) != 3 || c[0] != 0 { // which doesn't ask to be rid of it while there are no quick ones
+		t.Errorf("%v: want three replicas, and the leader with the slow disk", c)
+	}
+	nodes[0].Skewed, nodes[2].Skewed = true, true
+	nodes[1].Slow = true
+	r.AtEnd = []mq.StoreID{"s0", "s1"}
+	if c := Choose(r); len(c) != 3 || c[0] != 1 {
+		t.Errorf("%v: want the leader of before, as all clocks are wrong", c)
 	}
 }

@@ -54,7 +54,7 @@ func replaceable(h *mq.Head, c *Cluster) bool {
 	}
 	others := c.room(h)
 	for _, b := range blamed {
-		if c.takes(b, h.Quorum) {
+		if !c.Avoided[b] {
 			others--
 		}
 	}

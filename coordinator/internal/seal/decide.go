@@ -38,7 +38,6 @@ type Cluster struct {
 	Behind  map[mq.SegmentID][]mq.StoreID
 	Takers  int                 // nodes that can take segments
 	Avoided map[mq.StoreID]bool // nodes that live and are not among the takers
-	Spare   map[mq.StoreID]bool // those of Avoided that take segments where the takers are fewer than a quorum
 	Drained map[mq.StoreID]bool // nodes that are to be emptied
 	// Prefer are the partitions of which another replica should lead.
 	Prefer map[mq.PartitionID]mq.StoreID
@@ -105,27 +104,13 @@ func LacksCopies(h *mq.Head, c *Cluster, past History) int {
 // room is how many nodes take a partition's next segment, as placement.Choose has it. A registered node that does not answer, and is
 // no replica yet, becomes none.
 func (c *Cluster) room(h *mq.Head) int {
-	takers, spare := c.Takers, len(c.Spare)
+	takers := c.Takers
 	for store := range c.Suspect {
-		if _, alive := c.Alive[store]; !alive || h.Open.ReplicaIndex(store) >= 0 {
-			continue
-		}
-		switch {
-		case c.Spare[store]:
-			spare--
-		case !c.Avoided[store]:
+		if _, alive := c.Alive[store]; alive && !c.Avoided[store] && h.Open.ReplicaIndex(store) < 0 {
 			takers--
 		}
 	}
-	if takers < h.Quorum {
-		return takers + spare
-	}
 	return takers
-}
-
-// takes says whether a live node is one of those that room counts.
-func (c *Cluster) takes(store mq.StoreID, quorum int) bool {
-	return !c.Avoided[store] || c.Takers < quorum && c.Spare[store]
 }
 
 // Degraded says whether fewer replicas of the open segment live than could.
@@ -381,7 +366,7 @@ func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []T
 			return next, nil, false
 		}
 		if have := leaders(takers, r.AtEnd, true); !short && len(have) > 0 && len(leaders(takers, have, false)) == 0 {
-			// Who has the end is to be emptied, full or slow, and answers: another replica can copy it from there.
+			// Who has the end is to be emptied, full, slow or by a wrong clock, and answers: another replica can copy it from there.
 			if others := leaders(takers, notBlamed(sealed(h.Open, answers), blamed), false); len(others) > 0 {
 				r.AtEnd = others
 			}
@@ -410,7 +395,7 @@ func Plan(h *mq.Head, end mq.Position, answers map[mq.StoreID]Answer, takers []T
 // leaders are those of some stores that are among the takers, with or without those that had better not lead.
 func leaders(takers []Taker, stores []mq.StoreID, avoided bool) (out []mq.StoreID) {
 	for _, t := range takers {
-		if slices.Contains(stores, t.Store) && (avoided || !t.Avoid && !t.Slow) {
+		if slices.Contains(stores, t.Store) && (avoided || t.Rank() == 0) {
 			out = append(out, t.Store)
 		}
 	}

@@ -241,23 +241,3 @@ func TestLacksCopies(t *testing.T) {
 		}
 	}
 }
-
-// Nodes whose clocks are wrong are replicas where there are not enough others: a segment that lost a replica gets another one.
-func TestDegradedWithWrongClocks(t *testing.T) {
-	for name, c := range map[string]struct {
-		takers int
-		spare  map[mq.StoreID]bool
-		want   bool
-	}{
-		"two others, both wrong":        {1, map[mq.StoreID]bool{"s2": true, "s4": true}, true},
-		"no others":                     {1, nil, false},
-		"a quorum of others, one wrong": {2, map[mq.StoreID]bool{"s4": true}, true},
-	} {
-		h := open()
-		h.Open.Replicas = replicas(2) // s1 and s3's place: s2 is gone
-		cluster := Cluster{Alive: map[mq.StoreID]uint64{"s1": 1}, Takers: c.takers, Spare: c.spare}
-		if got := Degraded(&h, &cluster); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
-}
