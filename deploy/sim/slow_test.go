@@ -12,7 +12,7 @@ func slowDisks(t *testing.T, least int, at func(s *Sim) *node) {
 	t.Helper()
 	var mu sync.Mutex
 	forEach(1, 40, func(seed uint64) bool {
-		s := &Sim{scheduler: newScheduler(seed), faults: map[string]int{}, enabled: map[string]bool{}}
+		s := &Sim{scheduler: newScheduler(seed), faults: map[string]int{}, enabled: map[string]bool{}, uses: newFeatures(seed, []string{})}
 		s.build()
 		s.until(5 * second)
 		slow := at(s)
