@@ -295,17 +295,16 @@ func (ps *peers) told(from mq.StoreID, body []byte) error {
 	}
 	ps.clockMu.Lock()
 	defer ps.clockMu.Unlock()
-	ps.clocks.Heard(from, s.Clock, time.Now().UnixNano())
+	ps.clocks.Heard(from, s.Clock, int64(time.Since(ps.began)))
 	return nil
 }
 
-// Ahead is by how much this node's clock is ahead of the median of the nodes' clocks, negative if it is behind; told is false
-// while too few are heard of to tell.
-func (ps *peers) Ahead() (ahead time.Duration, told bool) {
+// Clock is what the other nodes say of this node's clock.
+func (ps *peers) Clock() clocks.Word {
 	ps.clockMu.Lock()
 	defer ps.clockMu.Unlock()
-	now := time.Now().UnixNano()
-	return ps.clocks.Ahead(now), ps.clocks.Told(now)
+	own := time.Now()
+	return ps.clocks.Ask(own.UnixNano(), int64(own.Sub(ps.began)))
 }
 
 func (ps *peers) find(id mq.StoreID) *peer {

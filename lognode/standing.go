@@ -80,8 +80,9 @@ func (s *standing) watchSpace(ctx context.Context) {
 
 // watchClock compares the clock with the other nodes' (rule R8). right is since when it is right again.
 func (s *standing) watchClock(ctx context.Context, right time.Time) time.Time {
-	ahead, told := s.n.peers.Ahead()
-	if by := s.n.env.Clock.Settle(ahead, told); by != 0 {
+	said := s.n.peers.Clock()
+	ahead := said.Ahead
+	if by := s.n.env.Clock.Settle(said); by != 0 {
 		s.n.log.Warn("the time by which this node decides was set", "by", time.Duration(by), "clock ahead", ahead)
 		for _, p := range s.n.all() {
 			p.Move(by)

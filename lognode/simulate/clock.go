@@ -29,7 +29,7 @@ func (n *Node) now() int64 { return n.clock.steady.Now(n.host.Now(), n.host.Stea
 // Beat says that another node said something on either stream, and what its clock was.
 func (n *Node) Beat(from mq.StoreID, clock int64) {
 	n.Heard(from)
-	n.clock.heard.Heard(from, clock, n.host.Now())
+	n.clock.heard.Heard(from, clock, n.host.Steady())
 }
 
 // off is Env.Skewed.
@@ -40,9 +40,10 @@ func (n *Node) off() bool { return max(n.clock.ahead, -n.clock.ahead) > clocks.M
 func (n *Node) WatchClock(heads []mq.Head, others int) (skewed bool) {
 	c := &n.clock
 	own := n.host.Now()
-	c.ahead = int64(c.heard.Ahead(own))
+	said := c.heard.Ask(own, n.host.Steady())
+	c.ahead = int64(said.Ahead)
 	var by int64
-	if c.steady, by = c.steady.Settle(own, n.host.Steady(), time.Duration(c.ahead), c.heard.Told(own)); by != 0 {
+	if c.steady, by = c.steady.Settle(own, n.host.Steady(), said); by != 0 {
 		for _, p := range n.order {
 			p.post(func() {
 				if l := p.lead; l != nil && l.machine != nil {

@@ -1,8 +1,12 @@
 // Package clocks compares a node's clock with those of the nodes that it hears from. It is pure: the caller brings what
 // it heard and its own time.
 //
-// A message says what its sender's clock was. The way takes time, so what is seen is the difference of the clocks less the delay; the
-// largest value of some seconds is the one with the least delay, which between machines of one cluster is about a millisecond.
+// A message says what its sender's clock was. It is compared with a clock here that only counts on: what was heard stays right when the
+// own clock on the wall is set, and so a jump of it is known at once. The way takes time, so what is seen is the difference less the
+// delay; the largest value of some seconds is the one with the least delay, which between machines of one cluster is about a millisecond.
+//
+// A process that was stopped finds what the others said meanwhile, and a connection that was cut brings it: it is old by as long. So
+// after a gap in which all was forgotten nothing counts before something came by itself, and not in a row with others.
 package clocks
 
 import (
@@ -12,75 +16,92 @@ import (
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
-// window is for how long a value counts, about: between one and two of them.
-const window = int64(2 * time.Second)
+const (
+	// window is for how long a value counts, about: between one and two of them.
+	window = int64(2 * time.Second)
+	// apart is how long after the one before a message comes that did not wait with it. Nodes say something every 200 ms.
+	apart = int64(50 * time.Millisecond)
+	// patience is how long those that may tell soon are waited for: at the start, and when enough others fall silent at once.
+	patience = int64(2 * time.Second)
+)
 
 // Clocks is what was heard of the other clocks. One goroutine at a time uses it.
-type Clocks struct{ of map[mq.StoreID]*heard }
+type Clocks struct {
+	of     map[mq.StoreID]*heard
+	silent int64 // since when too few are heard of, by the clock that counts on; 0 if enough are
+}
 
 type heard struct {
-	began     int64 // of the present window, by the own clock
+	began     int64 // of the present window, by the clock that counts on
 	now, last int64 // the largest difference in it, and in the one before
 	hasLast   bool
+	at        int64 // when the last message came
+	fresh     bool  // what came last of all, or something before it, has not waited
+}
+
+// Word is what the others say of the own clock.
+type Word struct {
+	// Ahead is by how much the own clock is ahead of the median of all clocks (negative: behind), the own one among them. It is 0
+	// while it is not Told. Of an even number the two in the middle are equally good, and the one nearer to the own clock is taken.
+	Ahead time.Duration
+	// Told says that at least two others are heard of: with fewer nobody can tell who is wrong.
+	Told bool
+	// Soon says that it is not Told, but may be within a moment, so that nothing should be decided by the own clock before.
+	Soon bool
 }
 
 // New has heard nothing.
 func New() *Clocks { return &Clocks{of: map[mq.StoreID]*heard{}} }
 
-// Heard takes that a node's clock said clock when the own one says now (Unix nanoseconds).
+// Heard takes that a node's clock said clock (Unix nanoseconds) now, by the clock here that only counts on.
 func (c *Clocks) Heard(from mq.StoreID, clock, now int64) {
-	h := c.of[from]
-	if h == nil {
-		c.of[from] = &heard{began: now, now: clock - now}
+	h, d := c.of[from], clock-now
+	if h == nil || now-h.began >= 2*window {
+		c.of[from] = &heard{began: now, at: now, now: d}
 		return
 	}
-	if age := now - h.began; age < 0 || age >= window { // also when the own clock was set back
-		h.last, h.hasLast = h.now, age >= 0 && age < 2*window
-		h.began, h.now = now, clock-now
+	if now-h.at >= apart {
+		h.fresh = true
+	}
+	h.at = now
+	if now-h.began >= window {
+		h.last, h.hasLast = h.now, true
+		h.began, h.now = now, d
 		return
 	}
-	h.now = max(h.now, clock-now)
+	h.now = max(h.now, d)
 }
 
-// Told says whether enough others are heard of to tell who is wrong.
-func (c *Clocks) Told(now int64) bool {
-	n := 0
-	for _, h := range c.of {
-		if age := now - h.began; age >= 0 && age < 2*window {
-			n++
-		}
-	}
-	return n >= 2
-}
-
-// Ahead is by how much the own clock is ahead of the median of all clocks (negative: behind), the own one among them. It is 0
-// while fewer than two others are heard of: then nobody can tell who is wrong. Of an even number the two in the middle
-// are equally good, and the one nearer to the own clock is taken.
-func (c *Clocks) Ahead(now int64) time.Duration {
-	all := []int64{0}
+// Ask is what the others say of a clock that says own (Unix nanoseconds); now as for Heard.
+func (c *Clocks) Ask(own, now int64) Word {
+	all := []int64{0} // how far they are ahead of the own one
 	for from, h := range c.of {
 		age := now - h.began
-		switch {
-		case age < 0 || age >= 2*window:
-			if age >= 4*window || age < -4*window {
-				delete(c.of, from)
-			}
-			continue
-		case h.hasLast:
-			all = append(all, max(h.now, h.last))
-		default:
-			all = append(all, h.now)
+		if age >= 4*window {
+			delete(c.of, from)
 		}
+		if age >= 2*window || !h.fresh {
+			continue
+		}
+		d := h.now
+		if h.hasLast {
+			d = max(d, h.last)
+		}
+		all = append(all, d-(own-now))
 	}
 	if len(all) < 3 {
-		return 0
+		if c.silent == 0 {
+			c.silent = max(now, 1)
+		}
+		return Word{Soon: now-c.silent < patience}
 	}
+	c.silent = 0
 	slices.Sort(all)
 	median := all[len(all)/2]
 	if low := all[(len(all)-1)/2]; abs(low) < abs(median) {
 		median = low
 	}
-	return time.Duration(-median)
+	return Word{Ahead: time.Duration(-median), Told: true}
 }
 
 func abs(x int64) int64 { return max(x, -x) }

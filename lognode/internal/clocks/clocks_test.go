@@ -43,7 +43,7 @@ func TestAhead(t *testing.T) {
 	} {
 		c := New()
 		now := hear(c, 10, x.off, late)
-		if got := c.Ahead(now); (got - time.Duration(x.want)*time.Second).Abs() > 10*time.Millisecond {
+		if got := c.Ask(now, now).Ahead; (got - time.Duration(x.want)*time.Second).Abs() > 10*time.Millisecond {
 			t.Errorf("%s: ahead by %s, want %d s", name, got, x.want)
 		}
 	}
@@ -52,13 +52,13 @@ func TestAhead(t *testing.T) {
 func TestSilentNodesAreForgotten(t *testing.T) {
 	c := New()
 	now := hear(c, 5, map[mq.StoreID]int64{"a": -5 * second, "b": -5 * second}, func(int64) int64 { return 0 })
-	if c.Ahead(now) == 0 {
+	if c.Ask(now, now).Ahead == 0 {
 		t.Fatal("not heard")
 	}
-	if got := c.Ahead(now + 5*second); got != 0 {
+	if got := c.Ask(now+5*second, now+5*second).Ahead; got != 0 {
 		t.Errorf("ahead by %s of nodes that are silent for five seconds", got)
 	}
-	c.Ahead(now + 60*second)
+	c.Ask(now+60*second, now+60*second)
 	if len(c.of) != 0 {
 		t.Errorf("%d nodes are remembered", len(c.of))
 	}
@@ -77,8 +77,72 @@ func TestMinorityDoesNotMoveTheMedian(t *testing.T) {
 		}
 		c := New()
 		now := hear(c, 5, off, func(int64) int64 { return 0 })
-		if got := c.Ahead(now); got.Abs() > time.Second/10 {
+		if got := c.Ask(now, now).Ahead; got.Abs() > time.Second/10 {
 			t.Fatalf("ahead by %s with %v", got, off)
 		}
 	})
+}
+
+// A jump of the own clock is known at once, however far: what was heard of the others before does not hide it.
+func TestOwnJumpIsKnownAtOnce(t *testing.T) {
+	for _, jump := range []int64{-2 * second, 3 * second / 2, 2 * second, 3 * second, 4 * second, 3600 * second, -3600 * second} {
+		c := New()
+		now := hear(c, 5, map[mq.StoreID]int64{"a": 0, "b": 0}, func(int64) int64 { return second / 1000 })
+		for _, later := range []int64{0, second / 2, 3 * second} {
+			for s := range c.of {
+				c.Heard(s, now+later-second/1000, now+later)
+			}
+			if got := c.Ask(now+later+jump, now+later).Ahead; (got-time.Duration(jump)).Abs() > 10*time.Millisecond || !c.Ask(now+later, now+later).Told {
+				t.Errorf("a jump by %s: ahead by %s %s later", time.Duration(jump), got, time.Duration(later))
+			}
+		}
+	}
+}
+
+// What waited while the process was stopped, or the connection was cut, is old by as long, and says nothing of the own clock.
+func TestWhatWaitedDoesNotCount(t *testing.T) {
+	for _, stopped := range []int64{second, 3 * second, 5 * second, 30 * second} {
+		c := New()
+		now := hear(c, 5, map[mq.StoreID]int64{"a": 0, "b": 0}, func(int64) int64 { return second / 1000 })
+		began := now
+		for now += stopped; began < now; began += second / 5 {
+			for s := range map[mq.StoreID]bool{"a": true, "b": true} {
+				if said := c.Ask(now, now); said.Ahead.Abs() > 10*time.Millisecond || !said.Told && !said.Soon {
+					t.Fatalf("%s were read, %s later: %+v", time.Duration(stopped-(now-began)), time.Duration(stopped), said)
+				}
+				c.Heard(s, began+second/5, now)
+			}
+		}
+		for _, s := range []mq.StoreID{"a", "b"} {
+			c.Heard(s, now+second/5, now+second/5)
+		}
+		if said := c.Ask(now+second/5+hour, now+second/5); !said.Told || (said.Ahead-time.Hour).Abs() > 10*time.Millisecond {
+			t.Errorf("%s later, the clock was set meanwhile: %+v", time.Duration(stopped), said)
+		}
+	}
+}
+
+// Those who may tell are waited for, but not for long.
+func TestSoonIsNotForLong(t *testing.T) {
+	c := New()
+	for _, x := range []struct {
+		at   int64
+		want Word
+	}{{second, Word{Soon: true}}, {2 * second, Word{Soon: true}}, {3 * second, Word{}}, {60 * second, Word{}}} {
+		if said := c.Ask(start+x.at, x.at); said != x.want {
+			t.Errorf("alone for %s: %+v", time.Duration(x.at), said)
+		}
+	}
+	now := hear(c, 5, map[mq.StoreID]int64{"a": 0, "b": 0}, func(int64) int64 { return 0 })
+	if said := c.Ask(now, now); said != (Word{Told: true}) {
+		t.Errorf("with two others: %+v", said)
+	}
+	for _, x := range []struct {
+		at   int64
+		want Word
+	}{{30 * second, Word{Soon: true}}, {31 * second, Word{Soon: true}}, {32 * second, Word{}}} {
+		if said := c.Ask(now+x.at, now+x.at); said != x.want {
+			t.Errorf("they are silent for %s: %+v", time.Duration(x.at), said)
+		}
+	}
 }

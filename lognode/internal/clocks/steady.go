@@ -28,16 +28,17 @@ func (s *Steady) Now(own, mono int64) int64 {
 	return counted
 }
 
-// Settle takes by how much the own clock is ahead of the median; told is false if nobody can tell. That should happen
-// some times a second. by is how much later it is at once than it would have been, if that is more than a clock may
+// Settle takes what the others say of the own clock. That should happen some times a second. by is how much later it is at once than it would have been, if that is more than a clock may
 // step: who has counted by the old time must move what it counted.
-func (s *Steady) Settle(own, mono int64, ahead time.Duration, told bool) (next Steady, by int64) {
+func (s *Steady) Settle(own, mono int64, said Word) (next Steady, by int64) {
 	now := s.Now(own, mono)
 	jumped := own+s.correct != now
 	switch {
-	case told && abs(int64(ahead)) > MaxSkew:
-		next.correct = -int64(ahead)
-	case !told && !jumped:
+	case said.Soon && jumped: // who is right is known in a moment
+		return *s, 0
+	case said.Told && abs(int64(said.Ahead)) > MaxSkew:
+		next.correct = -int64(said.Ahead)
+	case !said.Told && !jumped:
 		next.correct = s.correct
 	} // else it is right, or there is nothing to hold against it
 	next.at, next.mono = own+next.correct, mono

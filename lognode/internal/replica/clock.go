@@ -35,11 +35,11 @@ func (c *Clock) Now() int64 {
 // Counted is a time that only counts on, in nanoseconds since the clock was made.
 func (c *Clock) Counted() int64 { return int64(time.Since(c.began)) }
 
-// Settle takes how far the machine's clock is ahead of the other nodes', if anyone can tell, and says by how much the time is
+// Settle takes what the other nodes say of the machine's clock, and says by how much the time is
 // later at once: Move the partitions by that.
-func (c *Clock) Settle(ahead time.Duration, told bool) (by int64) {
+func (c *Clock) Settle(said clocks.Word) (by int64) {
 	now := time.Now()
-	next, by := c.steady.Load().Settle(now.UnixNano(), int64(now.Sub(c.began)), ahead, told)
+	next, by := c.steady.Load().Settle(now.UnixNano(), int64(now.Sub(c.began)), said)
 	c.steady.Store(&next)
 	return by
 }

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"github.com/splashdam/splashdam/lognode/internal/clocks"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ func TestTimeKeepsToTheMedian(t *testing.T) {
 	o := newOne(t)
 	const ahead = 24 * time.Hour
 	settle := func(ahead time.Duration) { // what lognode's standing does
-		o.p.Move(o.env.Clock.Settle(ahead, true))
+		o.p.Move(o.env.Clock.Settle(clocks.Word{Ahead: ahead, Told: true}))
 		o.env.Ahead.Store(int64(ahead))
 	}
 	between := func(what string, at int64, before time.Time, off time.Duration) {
