@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -23,7 +24,11 @@ func (g *Gateway) handleCluster(c echo.Context) error {
 	out := api.Cluster{ID: g.view.ClusterID(), Gateway: g.cfg.Name, Nodes: nodes,
 		Gateways: []api.GatewayInfo{}, Coordinators: []api.CoordinatorInfo{}, Partitions: g.countPartitions(heads)}
 	for _, w := range g.view.Gateways() {
-		out.Gateways = append(out.Gateways, api.GatewayInfo{Name: w.Name, Address: w.Addr})
+		info := api.GatewayInfo{Name: w.Name, Address: w.Addr}
+		if ahead := g.clock.ahead(); w.Name == g.cfg.Name && ahead.Abs() > clockOff {
+			info.ClockAhead = api.Duration(ahead.Round(time.Second))
+		}
+		out.Gateways = append(out.Gateways, info)
 	}
 	for _, k := range g.view.Coordinators() {
 		out.Coordinators = append(out.Coordinators, api.CoordinatorInfo{Name: k.Name})
@@ -74,7 +79,7 @@ func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head) ([]api.Nod
 	for _, n := range g.view.Nodes() {
 		draining = draining || n.Draining
 		at[n.Store] = len(out)
-		out = append(out, api.NodeInfo{Name: n.Name, Alive: true, Store: string(n.Store), Boot: n.Boot, Address: n.Addr, Zone: n.Zone, Draining: n.Draining, SlowDisk: n.Slow})
+		out = append(out, api.NodeInfo{Name: n.Name, Alive: true, Store: string(n.Store), Boot: n.Boot, Address: n.Addr, Zone: n.Zone, Draining: n.Draining, SlowDisk: n.Slow, ClockAhead: n.Ahead})
 	}
 	for i := range heads {
 		open := heads[i].Open

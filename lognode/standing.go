@@ -97,13 +97,18 @@ func (s *standing) watchClock(ctx context.Context, right time.Time) time.Time {
 			s.n.log.Error("this node's clock is too far from those of the other nodes: it leads nothing while others can, and releases no schedules",
 				"ahead", ahead)
 		}
-		s.say(ctx, func(v *meta.Node) { v.Skewed = true })
+		s.say(ctx, func(v *meta.Node) {
+			v.Skewed = true
+			if (ahead - time.Duration(v.Ahead)).Abs() > time.Second { // not for each half second to and fro
+				v.Ahead = mq.Duration(ahead.Round(time.Second))
+			}
+		})
 		s.n.leadNothing("the leader's clock is off", true)
 	case !s.value.Skewed:
 	case right.IsZero():
 		return time.Now()
 	case time.Since(right) >= spaceRest:
-		s.say(ctx, func(v *meta.Node) { v.Skewed = false })
+		s.say(ctx, func(v *meta.Node) { v.Skewed, v.Ahead = false, 0 })
 	default:
 		return right
 	}

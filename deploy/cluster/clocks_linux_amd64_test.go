@@ -155,6 +155,13 @@ func leaderJumps(w *wrong, by time.Duration) {
 	w.set(leader, by)
 	eventually(t, leader+" leads nothing", func() bool { return w.leads("t")[leader]+w.leads("many")[leader] == 0 })
 	eventually(t, leader+" follows", func() bool { return w.replicated("t") && w.replicated("many") })
+	eventually(t, "the cluster says by how much its clock is off", func() bool {
+		all, err := w.sdk.Cluster(ctxFor(t))
+		must(t, err)
+		return slices.ContainsFunc(all.Nodes, func(n api.NodeInfo) bool {
+			return n.Name == leader && (time.Duration(n.ClockAhead)-by).Abs() <= mayDiffer
+		})
+	})
 	for i := range 10 {
 		d := w.next("t", "scheduled", time.Minute, hang)
 		if i == 0 {

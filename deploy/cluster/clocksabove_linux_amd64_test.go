@@ -26,11 +26,18 @@ func TestClockOfAGateway(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
 		w.set("gateway-1", by)
 		gatewayIsOff(w, by)
+		all, err := w.sdk.Cluster(t.Context())
+		must(t, err)
+		for _, x := range all.Gateways {
+			if off := time.Duration(x.ClockAhead); x.Name == "gateway-1" && (off-by).Abs() > mayDiffer || x.Name != "gateway-1" && off != 0 {
+				t.Errorf("off by %s: %+v", by, x)
+			}
+		}
 		if again := w.publish("t", client.Message{Value: []byte("keyed"), IdempotencyKey: "k"}); !again.Duplicate || again.ID != first.ID {
 			t.Errorf("published again: %+v, the first time %+v", again, first)
 		}
 		must(t, w.sdk.Extend(t.Context(), leased.Receipt, time.Minute))
-		_, err := w.sdk.Heartbeat(t.Context(), "many", "members", joined.Member, api.HeartbeatInput{})
+		_, err = w.sdk.Heartbeat(t.Context(), "many", "members", joined.Member, api.HeartbeatInput{})
 		must(t, err)
 		members, err := other.Members(t.Context(), "many", "members")
 		must(t, err)

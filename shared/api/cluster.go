@@ -26,6 +26,8 @@ type NodeInfo struct {
 	Leads    int    `json:"leads"`               // partitions that it leads
 	Replicas int    `json:"replicas"`            // open segments that it holds, led ones among them
 	DryRun   bool   `json:"dry_run,omitempty"`   // the answer to a drain that only says what it would be
+	// ClockAhead is there if the node's clock is off, by how much it is ahead: it leads nothing while others can.
+	ClockAhead Duration `json:"clock_ahead,omitzero"`
 	// Of a node that is draining: the sealed segments whose only way elsewhere is still under way, and the partitions that
 	// can't leave it, because too few other nodes take segments. It may go when all of these are 0.
 	Sealed   int `json:"sealed,omitempty"`
@@ -36,6 +38,8 @@ type NodeInfo struct {
 type GatewayInfo struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
+	// ClockAhead is there if it is the gateway that answers, and its clock is off: by how much it is ahead of the log nodes' time.
+	ClockAhead Duration `json:"clock_ahead,omitzero"`
 }
 
 // CoordinatorInfo is a registered coordinator.

@@ -23,6 +23,8 @@ type Node struct {
 	Full bool `json:"full,omitempty"`
 	// Skewed says that the node's clock is too far from the others', so it leads no new segments while others can.
 	Skewed bool `json:"skewed,omitempty"`
+	// Ahead is by how much it is ahead then, to the second; negative if it is behind.
+	Ahead mq.Duration `json:"ahead,omitzero"`
 	// Slow says that the node's disk is slower than those of other replicas, so it leads no new segments while others can.
 	Slow bool `json:"slow,omitempty"`
 	// Stopping says that the node is about to end, so it gets no new segments while others can.

@@ -109,6 +109,17 @@ func (clusterCmd) Run(s *session) error {
 	return s.show(out, func() string { return renderCluster(&out, s.width, s.painter()) })
 }
 
+// clockOff tells of a wrong clock behind a state.
+func clockOff(ahead api.Duration) string {
+	switch {
+	case ahead > 0:
+		return fmt.Sprintf(", clock %s ahead", ahead)
+	case ahead < 0:
+		return fmt.Sprintf(", clock %s behind", -ahead)
+	}
+	return ""
+}
+
 func renderCluster(c *api.Cluster, width int, paint painter) string {
 	parts := fmt.Sprintf("%d, %d with a leader", c.Partitions.Total, c.Partitions.WithLeader)
 	if n := c.Partitions.UnderReplicated; n > 0 {
@@ -129,10 +140,11 @@ func renderCluster(c *api.Cluster, width int, paint painter) string {
 		case n.SlowDisk:
 			state = paint(styleWarn, "disk slow")
 		}
+		state += clockOff(n.ClockAhead)
 		t.rows = append(t.rows, []string{n.Name, "log node", state, orDash(n.Address), orDash(n.Zone), strconv.Itoa(n.Leads), strconv.Itoa(n.Replicas)})
 	}
 	for _, g := range c.Gateways {
-		t.rows = append(t.rows, []string{g.Name, "gateway", "alive", orDash(g.Address), "-", "-", "-"})
+		t.rows = append(t.rows, []string{g.Name, "gateway", "alive" + clockOff(g.ClockAhead), orDash(g.Address), "-", "-", "-"})
 	}
 	for _, k := range c.Coordinators {
 		t.rows = append(t.rows, []string{k.Name, "coordinator", "alive", "-", "-", "-", "-"})
