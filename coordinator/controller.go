@@ -81,6 +81,8 @@ func (k *controller) lookBy(at time.Time) {
 func (c *Coordinator) control(ctx context.Context) {
 	c.figures.leads.Set(1)
 	defer c.figures.leads.Set(0)
+	c.rules.Store(true)
+	defer c.rules.Store(false)
 	k := &controller{
 		Coordinator: c, watch: stopwatch{time.Now()}, calls: seal.NewCalls(c.cfg.Dial), book: newBook(), past: map[mq.PartitionID]seal.History{},
 		moved: map[mq.PartitionID]int64{}, made: map[mq.TopicID]uint32{}, suspect: map[mq.StoreID]bool{},

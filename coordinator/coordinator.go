@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,9 +33,11 @@ type Coordinator struct {
 	bus   *bus.Bus
 	entry *meta.Registration
 
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-	once   sync.Once
+	// resign ends the campaign and the reign, waited for in ruled; cancel all the rest, waited for in done.
+	resign, cancel context.CancelFunc
+	ruled, done    sync.WaitGroup
+	rules          atomic.Bool // this coordinator is the controller
+	once           sync.Once
 }
 
 // Start starts a coordinator. With peers it returns once a majority of them is up, so start them at the same
@@ -47,15 +51,16 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger, reg prometheus.Reg
 		return nil, err
 	}
 	run, cancel := context.WithCancel(context.Background())
-	c := &Coordinator{cfg: cfg, log: log.With("coordinator", cfg.Name), reg: reg, figures: f, cancel: cancel}
-	if err := c.start(ctx, run); err != nil {
+	rule, resign := context.WithCancel(run)
+	c := &Coordinator{cfg: cfg, log: log.With("coordinator", cfg.Name), reg: reg, figures: f, resign: resign, cancel: cancel}
+	if err := c.start(ctx, run, rule); err != nil {
 		c.stop()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *Coordinator) start(ctx, run context.Context) (err error) {
+func (c *Coordinator) start(ctx, run, rule context.Context) (err error) {
 	if c.nats, err = startNATS(&c.cfg, c.log); err != nil {
 		return err
 	}
@@ -64,7 +69,7 @@ func (c *Coordinator) start(ctx, run context.Context) (err error) {
 	}
 	c.store = meta.New(c.etcd.client, c.log)
 	c.view = meta.NewView(c.store, c.log, meta.WithReports, meta.WithMembers)
-	c.spawn(func() {
+	c.done.Go(func() {
 		if err := c.view.Run(run); err != nil && !errors.Is(err, context.Canceled) {
 			c.log.Error("the view ended", "err", err)
 		}
@@ -75,21 +80,13 @@ func (c *Coordinator) start(ctx, run context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("coordinator: %w", err)
 	}
-	c.spawn(func() {
-		err := c.store.Lead(run, c.cfg.Name, c.cfg.LeaseTTL, c.control)
+	c.ruled.Go(func() {
+		err := c.store.Lead(rule, c.cfg.Name, c.cfg.LeaseTTL, c.control)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			c.log.Error("campaigning ended", "err", err)
 		}
 	})
 	return nil
-}
-
-func (c *Coordinator) spawn(f func()) {
-	c.done.Add(1)
-	go func() {
-		defer c.done.Done()
-		f()
-	}()
 }
 
 // EtcdClient is where log nodes and gateways reach this coordinator's etcd, host:port.
@@ -98,8 +95,8 @@ func (c *Coordinator) EtcdClient() string { return c.cfg.EtcdClient }
 // Failed is sent an error when etcd ends by itself; the owner should then stop the coordinator.
 func (c *Coordinator) Failed() <-chan error { return c.etcd.server.Err() }
 
-// Stop gives leases back and ends everything, in a second or two. It may be called more than once. An error says
-// that ctx ended first; the rest goes on in the background.
+// Stop finishes what the controller has begun, gives leases back and ends everything, in a second or two; an etcd that does not
+// answer costs a few more. It may be called more than once. An error says that ctx ended first; the rest goes on in the background.
 func (c *Coordinator) Stop(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
@@ -116,10 +113,16 @@ func (c *Coordinator) Stop(ctx context.Context) error {
 
 // stop ends what was started, the last first; also what a failed start left.
 func (c *Coordinator) stop() {
-	c.cancel()
+	ruled := c.rules.Load()
+	c.resign()
 	if c.entry != nil {
 		c.entry.Close()
 	}
+	c.ruled.Wait()
+	if c.entry != nil && !ruled && len(c.cfg.Peers) > 1 {
+		c.letFinish()
+	}
+	c.cancel()
 	if c.bus != nil {
 		c.bus.Close()
 	}
@@ -131,4 +134,23 @@ func (c *Coordinator) stop() {
 		stopNATS(c.nats)
 	}
 	c.figures.unregister(c.reg)
+}
+
+// finishWait bounds how long a coordinator that stops waits for another one's last round.
+const finishWait = time.Second
+
+// letFinish waits until the controller is done with what it has begun, if that is another coordinator and etcd would lose its
+// majority with this one: when all stop at once, those that do not lead would else be gone before a partition that was
+// just sealed has its next segment, which nobody could open until they are back.
+func (c *Coordinator) letFinish() {
+	ctx, cancel := context.WithTimeout(context.Background(), finishWait)
+	defer cancel()
+	// This one is not among them any more. Of several that stop together the last to leave the list sees all others gone.
+	stay, err := c.store.Coordinators(ctx)
+	if err == nil && stay <= len(c.cfg.Peers)/2 {
+		err = c.store.Vacant(ctx)
+	}
+	if err != nil {
+		c.log.Debug("the controller was not waited for any longer", "err", err)
+	}
 }

@@ -32,6 +32,7 @@ type fakeNode struct {
 	refuse   string                  // Create answers this reason
 	stalled  bool                    // leads, but does not commit
 	seals    int                     // Seal calls
+	sealing  func()                  // called by each, before anything is sealed
 	server   *grpc.Server
 	entry    *meta.Registration
 	serving  sync.WaitGroup
@@ -160,6 +161,11 @@ func (n *fakeNode) Probe(_ context.Context, req *mqpb.ProbeRequest) (*mqpb.Probe
 
 // Seal implements mqpb.LogNodeServer.
 func (n *fakeNode) Seal(_ context.Context, req *mqpb.SealRequest) (*mqpb.SealResponse, error) {
+	var sealing func()
+	n.with(func() { sealing = n.sealing })
+	if sealing != nil {
+		sealing()
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.seals++

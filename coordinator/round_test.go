@@ -19,6 +19,7 @@ type fakeChains struct {
 	heads    map[mq.PartitionID]mq.Head
 	revision int64
 	ids      uint64
+	readOnly bool // etcd takes no writes
 	unsure   bool // the next transaction answers an error
 	carried  bool // although it was carried out
 	txns     int
@@ -56,6 +57,9 @@ func (f *fakeChains) open(_ context.Context, openings []meta.Opening) (bool, int
 func (f *fakeChains) chains() seal.Chains {
 	return seal.Chains{
 		NextIDs: func(_ context.Context, n uint64) (uint64, error) {
+			if f.readOnly {
+				return 0, errors.New("etcdserver: no leader")
+			}
 			f.ids += n
 			return f.ids - n + 1, nil
 		},
@@ -79,6 +83,11 @@ func roundOn(t *testing.T, n *fakeNode, f *fakeChains, targets []seal.Target) []
 	t.Helper()
 	n.serve()
 	defer n.die()
+	return roundOver(t, n, f, targets)
+}
+
+func roundOver(t *testing.T, n *fakeNode, f *fakeChains, targets []seal.Target) []seal.Outcome {
+	t.Helper()
 	calls := seal.NewCalls(nil)
 	defer calls.Close()
 	r := seal.Round{Calls: calls, Chains: f.chains(), Log: testLog(t), Members: []seal.Member{{
@@ -206,5 +215,27 @@ func TestRepairedHeadIsOpenedAllTheSame(t *testing.T) {
 				t.Errorf("made against revision %d, opened at %d", made.against, h.Revision)
 			}
 		})
+	}
+}
+
+// TestNothingIsSealedThatCannotBeOpened: a controller that has lost etcd's majority, and does not know it yet, leaves a segment
+// open: its leader may go on for as long as etcd is away.
+func TestNothingIsSealedThatCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	f := &fakeChains{t: t, readOnly: true}
+	targets := fakeTargets(f, 1)
+	n := newFakeNode(t, "n", "s")
+	n.serve()
+	defer n.die()
+	open := mq.Segment{ID: 7, Partition: targets[0].Head.Partition, Number: 1, Quorum: 1, Leader: mq.Incarnation{Store: "s", Boot: 1},
+		Replicas: []mq.Replica{{Store: "s", Node: "n"}}}
+	n.segments[7] = &fakeReplica{segment: mqpb.FromSegment(&open)}
+	targets[0].Head.Open, targets[0].Need = &open, seal.Need{Reason: seal.Moving}
+	if o := roundOver(t, n, f, targets)[0]; o.Result != seal.Waiting || n.seals > 0 {
+		t.Errorf("result %d (%v) after %d seals", o.Result, o.Err, n.seals)
+	}
+	f.readOnly = false
+	if o := roundOver(t, n, f, targets)[0]; o.Result != seal.Opened || n.seals != 1 {
+		t.Errorf("result %d (%v) after %d seals", o.Result, o.Err, n.seals)
 	}
 }

@@ -18,6 +18,7 @@ type move struct {
 	members []page // that answered the probe
 	answers map[mq.StoreID]Answer
 	end     mq.Position
+	id      mq.SegmentID // drawn and not used yet
 	next    mq.Segment
 	plans   int
 	renewed int // how often the head was read again, as it had changed
@@ -92,11 +93,25 @@ func (m *move) probe() {
 			m.waits(err.Error())
 			return
 		}
-		if h.Open == nil {
-			m.create()
+		m.draw(func() {
+			if h.Open == nil {
+				m.create()
+				return
+			}
+			m.seal()
+		})
+	})
+}
+
+// draw takes an id, before anything is sealed.
+func (m *move) draw(then func()) {
+	m.k.host.NextID(func(id mq.SegmentID, ok bool) {
+		if !ok {
+			m.waits("no id")
 			return
 		}
-		m.seal()
+		m.id = id
+		then()
 	})
 }
 
@@ -193,14 +208,15 @@ func (m *move) create() {
 		m.waits("no plan")
 		return
 	}
-	m.k.host.NextID(func(id mq.SegmentID, ok bool) {
-		if !ok {
-			m.waits("no id")
-			return
-		}
-		next.ID = id
+	make := func() {
+		next.ID, m.id = m.id, 0
 		m.make(next)
-	})
+	}
+	if m.id != 0 {
+		make()
+		return
+	}
+	m.draw(make) // it is planned again
 }
 
 func (m *move) make(next mq.Segment) {

@@ -103,6 +103,19 @@ func (s *Store) revoke(id clientv3.LeaseID) {
 	}
 }
 
+// Coordinators counts the coordinators that are registered at this moment, by a linearizable read.
+func (s *Store) Coordinators(ctx context.Context) (int, error) {
+	r, err := s.read(ctx, "counting coordinators", prefixCoordinators, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, err
+	}
+	return int(r.Count), nil
+}
+
+// Vacant returns when nobody holds the controller's lease: what its holder began is finished then, for it gives the lease back
+// last. An error says that ctx ended first, or that etcd does not answer.
+func (s *Store) Vacant(ctx context.Context) error { return s.vacant(ctx) }
+
 // vacant returns when nobody holds the controller's key.
 func (s *Store) vacant(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)

@@ -149,7 +149,9 @@ func Look(h *mq.Head, c *Cluster, past History) Need {
 	if rest := past.Opened + past.vainRest(); reason == Redundancy && past.Segment == h.Open.ID && c.Now < rest {
 		return Need{Due: rest}
 	}
-	early := c.Stormy || past.Segment == h.Open.ID && c.Now < past.rest()
+	// A storm may be trouble with leases alone, and the leader serve. Where a replica is sealed there is no such doubt: the segment
+	// needs its next one, and if a controller before this one sealed them all nobody leads until then.
+	early := c.Stormy && reason != Flagged || past.Segment == h.Open.ID && c.Now < past.rest()
 	if early && reason != Restarted {
 		return Need{Due: max(past.rest(), c.Now+restFirst/4)}
 	}

@@ -79,6 +79,11 @@ func TestLook(t *testing.T) {
 			Need{Reason: Restarted, Everyone: true}},
 		"gone, in a storm": {func(h *mq.Head, c *Cluster, p *History) { gone(History{})(h, c, p); c.Stormy = true },
 			Need{Due: now + second/4}},
+		"a seal flag, in a storm": {cluster(func(c *Cluster) { c.Flagged, c.Stormy = yes, true }), Need{Reason: Flagged}},
+		"asked, in a storm":       {cluster(func(c *Cluster) { c.Asked, c.Stormy = yes, true }), Need{Due: now + second/4}},
+		"a seal flag 0.4 s after the opening": {func(_ *mq.Head, c *Cluster, p *History) {
+			c.Flagged, *p = yes, History{Segment: 5, Opened: now - 400*second/1000}
+		}, Need{Due: now + 600*second/1000}},
 		"degraded for 4 s":  {func(_ *mq.Head, _ *Cluster, p *History) { p.Degraded = now - 4*second }, Need{Due: now + 6*second}},
 		"degraded for 11 s": {func(_ *mq.Head, _ *Cluster, p *History) { p.Degraded = now - 11*second }, Need{Reason: Redundancy}},
 	} {

@@ -18,7 +18,7 @@ func (r *Round) create(ctx context.Context, moves []*move) (again int) {
 	if len(planned) == 0 {
 		return 0
 	}
-	first, err := r.Chains.NextIDs(ctx, uint64(len(planned)))
+	first, err := r.idsFor(ctx, uint64(len(planned)))
 	if err != nil {
 		for _, m := range planned {
 			m.wait(err)

@@ -25,6 +25,8 @@ const (
 	plans = 3
 	// openings is how often a segment is made anew because the head that its creation compares was changed meanwhile.
 	openings = 3
+	// finishFor is how long a round goes on after its context has ended, once it may have sealed something.
+	finishFor = 3 * time.Second
 )
 
 // Member is a log node with its address; a node whose lease ended stays one, because its replicas may answer.
@@ -75,6 +77,7 @@ type Round struct {
 	ID      string // of the cluster
 	Members []Member
 	Log     *slog.Logger
+	ids     drawn
 }
 
 // move is one target on its way.
@@ -89,13 +92,18 @@ type move struct {
 
 func (m *move) wait(err error) { m.Err, m.done = err, true }
 
-// Run carries out the steps of replication.md for at most MaxTargets targets and returns an outcome for each.
+// Run carries out the steps of replication.md for at most MaxTargets targets and returns an outcome for each. From the seal to
+// the opening a partition has no leader, and without a controller gets none: so nothing is sealed unless etcd takes writes just
+// before, and when ctx ends after that what was begun is finished, for a few seconds at most.
 func (r *Round) Run(ctx context.Context, targets []Target) []Outcome {
 	moves := make([]*move, len(targets))
 	for i, t := range targets {
 		moves[i] = &move{Outcome: Outcome{Target: t}, exclude: map[mq.StoreID]bool{}}
 	}
 	r.probe(ctx, moves)
+	r.draw(ctx, moves)
+	ctx, cancel := outliving(ctx, finishFor)
+	defer cancel()
 	r.seal(ctx, moves)
 	for n := range openings {
 		for range plans {
