@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -135,6 +137,9 @@ func (s *server) Seal(ctx context.Context, req *mqpb.SealRequest) (*mqpb.SealRes
 	if err := n.store.SealSegments(slices.Concat(ids, damaged)); err != nil {
 		return nil, status.Errorf(codes.Internal, "making seal flags durable: %v", err)
 	}
+	if len(ids) > 0 {
+		n.log.Info("sealed", "segments", ids, "reason", req.Reason)
+	}
 	answers := map[uint64]bool{}
 	for _, id := range ids {
 		answers[uint64(id)] = true
@@ -186,7 +191,25 @@ func (s *server) Create(ctx context.Context, req *mqpb.CreateRequest) (*mqpb.Cre
 			n.partition(seg.Partition).Adopt(info)
 		}
 	}
+	s.foresee(ctx, segs)
 	return res, nil
+}
+
+// foreseeWait bounds how long the answer to Create waits for the chains of what this node is to lead. An etcd that is slower than that
+// names nobody soon either.
+const foreseeWait = 300 * time.Millisecond
+
+// foresee reads the chains under new segments that this node is to lead: now, for when etcd has named it it may be gone.
+func (s *server) foresee(ctx context.Context, segs []mq.Segment) {
+	ctx, cancel := context.WithTimeout(ctx, foreseeWait)
+	defer cancel()
+	var work sync.WaitGroup
+	for i := range segs {
+		if seg := &segs[i]; seg.Leader == s.node.store.Identity() {
+			work.Go(func() { s.node.partition(seg.Partition).Foresee(ctx, seg, seg.Compared) })
+		}
+	}
+	work.Wait()
 }
 
 // EnsureGroup makes partitions led here know a group.

@@ -105,7 +105,7 @@ func (n *Node) Create(seg mq.Segment, revision int64, answer func(made bool)) {
 			return
 		}
 		n.adopt(d.segments[seg.ID])
-		answer(true)
+		n.partition(seg.Partition).foresee(&seg, revision, func() { answer(true) })
 	})
 }
 

@@ -109,6 +109,7 @@ func (p *partition) ask(from mq.Incarnation, id mq.SegmentID, ack func(ackFrame)
 		case h.copy.Sealing():
 			ack(ackFrame{Segment: id, Tail: h.copy.Acknowledged(), State: frame.AckSealed})
 		default:
+			p.outrunBy(h.copy.Segment())
 			h.ack = ack
 			ack(ackFrame{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap})
 			if h.copy.Tail() == h.copy.Queued() { // or what it acknowledged on a stream that broke would count only with the next entry
@@ -128,6 +129,7 @@ func (p *partition) beginSeal(id mq.SegmentID, settled func(known bool)) {
 		}
 		if l := p.lead; l != nil && l.seg.Segment().ID == id {
 			l.seg.Seal()
+			p.awaitNext(l)
 		}
 		h.copy.Seal()
 		if h.copy.Settled() || p.node.host.Mutation.AnswerBeforeQueue {

@@ -98,6 +98,9 @@ func (p *partition) lookForLead() {
 	if p.lead != nil || p.fault || !p.mine(s) && !resume {
 		return
 	}
+	if p.outrun.Past(s) {
+		return
+	}
 	if h := p.copies[s.ID]; !p.fresh(s) && (!resume || h == nil || h.damaged || h.copy.Sealing()) {
 		return
 	}
@@ -136,25 +139,25 @@ type loaded struct {
 }
 
 // open prepares again and again until the leader serves or its leadership ends.
-func (p *partition) open(l *leadership) { p.tryOpen(l, l.machine, 20*time.Millisecond) }
+func (p *partition) open(l *leadership) { p.tryOpen(l, l.machine, true, 20*time.Millisecond) }
 
-func (p *partition) tryOpen(l *leadership, kept *delivery.Machine, pause time.Duration) {
+func (p *partition) tryOpen(l *leadership, kept *delivery.Machine, first bool, pause time.Duration) {
 	if l.ended {
 		return
 	}
-	p.prepare(l, kept, func(o loaded, err error) {
+	p.prepare(l, kept, first, func(o loaded, err error) {
 		if err != nil {
 			p.why = err.Error()
-			p.node.host.After(pause, func() { p.tryOpen(l, kept, min(2*pause, time.Second)) })
+			p.node.host.After(pause, func() { p.tryOpen(l, kept, false, min(2*pause, time.Second)) })
 			return
 		}
 		p.post(func() { p.opened(l, o) })
 	})
 }
 
-func (p *partition) prepare(l *leadership, kept *delivery.Machine, done func(loaded, error)) {
+func (p *partition) prepare(l *leadership, kept *delivery.Machine, first bool, done func(loaded, error)) {
 	id := l.seg.Segment().ID
-	p.node.host.Chain(p.id, func(head mq.Head, sealed []mq.Segment, ok bool) {
+	p.chainOf(l, first, func(head mq.Head, sealed []mq.Segment, ok bool) {
 		if !ok || head.Open == nil || head.Open.ID != id {
 			done(loaded{}, fmt.Errorf("segment %d is not known to be the open one", id))
 			return
@@ -228,6 +231,7 @@ func (p *partition) opened(l *leadership, o loaded) {
 		}
 		l.seg = seg
 	}
+	p.foreseen = nil
 	l.machine, l.chain, l.holes, l.serving = o.machine, o.chain, o.head.Holes, true
 	l.machine.Commit(s.Base.Offset)
 	if o.stamp != 0 {

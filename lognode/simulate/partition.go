@@ -31,8 +31,11 @@ type partition struct {
 	copies map[mq.SegmentID]*held
 	lead   *leadership
 	parked []func()
-	fault  bool
-	why    string // the leader could not serve when it tried last
+	// foreseen and outrun are those of replica.Partition.
+	foreseen *segment.Foreseen
+	outrun   segment.Outrun
+	fault    bool
+	why      string // the leader could not serve when it tried last
 }
 
 // held is one copy; see replica.held.
@@ -129,11 +132,7 @@ func (p *partition) leader() (*leadership, error) {
 	l := p.lead
 	switch {
 	case l == nil:
-		e := mqerr.New(mqerr.NotLeader, "this node does not lead the partition")
-		if p.head.Open != nil {
-			e.Leader = p.head.Open.LeaderNode()
-		}
-		return nil, e
+		return nil, p.outrun.NotLeader(p.head.Open)
 	case !p.quorate(l):
 		return nil, mqerr.New(mqerr.NoQuorum, "too few replicas answer")
 	}

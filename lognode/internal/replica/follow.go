@@ -175,6 +175,7 @@ func (p *Partition) Ask(from mq.Incarnation, id mq.SegmentID, ack func(frame.Ack
 		case h.copy.Sealing():
 			ack(frame.Ack{Segment: id, Tail: h.copy.Acknowledged(), State: frame.AckSealed})
 		default:
+			p.outrunBy(h.copy.Segment())
 			h.ack = ack
 			ack(frame.Ack{Segment: id, Tail: h.copy.Queued(), State: frame.AckGap})
 			if h.copy.Tail() == h.copy.Queued() { // its acknowledgement may have been lost with the stream before
@@ -199,6 +200,7 @@ func (p *Partition) BeginSeal(id mq.SegmentID, settled func(known bool)) {
 		}
 		if l := p.lead; l != nil && l.seg.Segment().ID == id {
 			l.seg.Seal()
+			p.awaitNext(l)
 		}
 		h.copy.Seal()
 		if h.copy.Settled() {

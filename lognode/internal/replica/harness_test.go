@@ -138,6 +138,7 @@ type one struct {
 	before    func(int64)   // store.Config.BeforeSync
 	peers     Peers         // nil for none
 	followers []mq.Replica  // of the segments that open makes; with any the quorum is 2
+	vanish    bool          // etcd goes away when it has named the next segment
 }
 
 func newOne(t testing.TB) *one {
@@ -192,7 +193,9 @@ func (o *one) open() {
 	o.t.Helper()
 	w := o.world
 	w.mu.Lock()
-	head := w.head
+	head, chain := w.head, w.sealed
+	w.mu.Unlock()
+	compared := head.Revision
 	if s := head.Open; s != nil {
 		done := make(chan bool, 1)
 		o.p.BeginSeal(s.ID, func(known bool) { done <- known })
@@ -208,7 +211,7 @@ func (o *one) open() {
 		sealed.Sealed, sealed.End = true, (<-state).Tail
 		if sealed.End != sealed.Base {
 			head.Last = &sealed
-			w.sealed = append(w.sealed, sealed)
+			chain = append(slices.Clone(chain), sealed)
 		}
 	}
 	o.next++
@@ -217,18 +220,23 @@ func (o *one) open() {
 	head.Partition = testPartition
 	id := o.store.Identity()
 	seg := mq.Segment{ID: o.next, Partition: testPartition, Number: head.Next, Replicas: append([]mq.Replica{{Store: id.Store, Node: "n"}}, o.followers...),
-		Quorum: 1 + min(1, len(o.followers)), Leader: id, Compared: head.Revision}
+		Quorum: 1 + min(1, len(o.followers)), Leader: id, Compared: compared}
 	if head.Last != nil {
 		seg.Base = head.Last.End
 	}
 	head.Open = &seg
-	w.head = head
-	w.mu.Unlock()
 	if err := o.store.CreateSegments([]mq.Segment{seg}); err != nil {
 		o.t.Fatal(err)
 	}
 	info, _ := o.store.Segment(seg.ID)
 	o.p.Adopt(info)
+	o.p.Foresee(o.t.Context(), &seg, compared)
+	w.mu.Lock()
+	w.head, w.sealed = head, chain
+	if o.vanish {
+		w.broken = errors.New("etcd is away")
+	}
+	w.mu.Unlock()
 	o.p.SetHead(head)
 }
 

@@ -94,11 +94,7 @@ func (p *Partition) leader() (*leadership, error) {
 	case p.fault != nil:
 		return nil, p.stopped()
 	case l == nil:
-		e := mqerr.New(mqerr.NotLeader, "this node does not lead the partition")
-		if p.head.Open != nil {
-			e.Leader = p.head.Open.LeaderNode()
-		}
-		return nil, e
+		return nil, p.outrun.NotLeader(p.head.Open)
 	case !p.quorate(l):
 		return nil, mqerr.New(mqerr.NoQuorum, "fewer than %d of %d replicas answer", l.seg.Segment().Quorum, len(l.followers))
 	case l.serving && l.seg.Sealed() && l.records() > entryAbout: // what is decided now goes into the first entry after a roll

@@ -90,7 +90,7 @@ func (p *Partition) lookForLead() {
 	if p.lead != nil || p.fault != nil || !p.mine(s) {
 		return
 	}
-	if !p.fresh(s) {
+	if !p.fresh(s) || p.outrun.Past(s) {
 		return // one incarnation leads a segment once: what is not fresh is sealed by the controller
 	}
 	l, err := p.newLeadership(s, s.Base, 0)
@@ -118,7 +118,7 @@ func (p *Partition) newLeadership(s *mq.Segment, prev mq.Position, stamp int64) 
 	return l, nil
 }
 
-// open does what comes between being named and serving: read the key back, bring the suffix of the
+// open does what comes between being named and serving: know the chain, bring the suffix of the
 // last segment to a quorum, load the state. It goes on until that is done or the leadership ends.
 func (p *Partition) open(l *leadership) {
 	p.log.Info("leading", "segment", l.seg.Segment().ID, "base", l.seg.Segment().Base)
@@ -128,8 +128,10 @@ func (p *Partition) open(l *leadership) {
 	go func() {
 		defer p.work.Done()
 		defer p.recovered(func(err error) { p.post(func() { p.stop(err) }) })
+		first := true
 		_, err := backoff.Retry(l.ctx, func() (struct{}, error) {
-			o, err := p.prepare(l.ctx, l, kept)
+			o, err := p.prepare(l.ctx, l, kept, first)
+			first = false
 			if segment.Invariant(err) != "" {
 				p.post(func() { p.stop(err) })
 				return struct{}{}, backoff.Permanent(err)
@@ -192,10 +194,10 @@ func (t *took) lap() time.Duration {
 }
 
 // prepare runs beside the partition and may be tried again.
-func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.Machine) (loaded, error) {
+func (p *Partition) prepare(ctx context.Context, l *leadership, kept *delivery.Machine, first bool) (loaded, error) {
 	id := l.seg.Segment().ID
 	o := loaded{machine: kept, took: took{since: time.Now()}}
-	head, chain, err := p.env.Chain.Chain(ctx, p.id)
+	head, chain, err := p.chainOf(ctx, l, first)
 	o.took.chain = o.took.lap()
 	if err != nil {
 		return loaded{}, err
@@ -250,6 +252,7 @@ func (p *Partition) opened(l *leadership, o loaded) {
 		l.seg = seg
 	}
 	p.endRemains()
+	p.foreseen = nil
 	l.machine, l.chain, l.holes, l.serving = o.machine, o.chain, o.head.Holes, true
 	l.machine.Commit(s.Base.Offset)
 	l.commits.note(s.Base.Offset, 0) // what the seal committed, at a time that this node does not know

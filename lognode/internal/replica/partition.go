@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/archive"
+	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/link"
@@ -140,9 +141,13 @@ type Partition struct {
 	work   sync.WaitGroup // goroutines beside the owner
 
 	// Owned by the partition's goroutine:
-	head    mq.Head
-	copies  map[mq.SegmentID]*held
-	lead    *leadership     // nil unless this node leads the open segment
+	head   mq.Head
+	copies map[mq.SegmentID]*held
+	lead   *leadership // nil unless this node leads the open segment
+	// foreseen is the chain under the newest segment that was made here to be led.
+	foreseen *segment.Foreseen
+	// outrun is a later segment than the head's open one, whose leader has shown itself.
+	outrun  segment.Outrun
 	remains *remains        // nil unless only what is left of the partition can be read here
 	watched mq.SegmentID    // the damaged open segment that is being watched
 	parked  []parked        // requests that wait for the leader to open
