@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -34,6 +33,8 @@ var faults = []fault{
 	{name: "coordinator kill -9", often: 2, run: killCoordinator},
 	{name: "coordinator frozen", often: 1, run: freezeCoordinator},
 	{name: "coordinators down", often: 1, run: coordinatorsDown},
+	{name: "coordinators down while moving", often: 1, run: coordinatorsDownMoving},
+	{name: "coordinators stopped while moving", often: 1, run: stopCoordinators},
 	{name: "all nodes kill -9", often: 1, run: killNodes},
 	{name: "everything kill -9", often: 1, run: killEverything},
 	{name: "damaged file", often: 2, run: damageFile},
@@ -155,23 +156,6 @@ func freezeCoordinator(r *rig, ctx context.Context) error {
 	return r.freeze(ctx, r.anyCoordinator(), r.absence()+2*time.Second)
 }
 
-// coordinatorsDown takes all of them away. Open segments go on without them.
-func coordinatorsDown(r *rig, ctx context.Context) error {
-	away := 5*time.Second + 2*r.absence()
-	r.say("kill -9 all coordinators for %s", away.Round(time.Millisecond))
-	for i := 1; i <= r.coordinators; i++ {
-		if err := r.cluster.Coordinator(i).Kill(); err != nil {
-			return err
-		}
-	}
-	before := r.traffic.gaps.counts()
-	pause(ctx, away)
-	if !r.traffic.gaps.grew(before) {
-		return fmt.Errorf("a partition acknowledged nothing while the coordinators were away: %v, then %v", before, r.traffic.gaps.counts())
-	}
-	return r.startTogether(ctx, r.tier(r.coordinators, r.cluster.Coordinator))
-}
-
 func killNodes(r *rig, ctx context.Context) error {
 	away := r.absence()
 	r.say("kill -9 all nodes for %s", away.Round(time.Millisecond))
@@ -209,9 +193,13 @@ func (r *rig) tier(n int, at func(int) *cluster.Member) (out []*cluster.Member) 
 }
 
 func killTogether(all []*cluster.Member) error {
+	return together(all, (*cluster.Member).Kill)
+}
+
+func together(all []*cluster.Member, do func(*cluster.Member) error) error {
 	var g errgroup.Group
 	for _, m := range all {
-		g.Go(m.Kill)
+		g.Go(func() error { return do(m) })
 	}
 	return g.Wait()
 }

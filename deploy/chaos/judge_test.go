@@ -36,7 +36,7 @@ func (r *rig) judge(ctx context.Context) {
 		v.again(ctx, r)
 		v.summary(&b)
 	}
-	fmt.Fprintf(&b, "longest write gap %s\n", r.longest())
+	fmt.Fprintf(&b, "longest write gap %s, partitions that the end of the coordinators met between two segments: %d\n", r.longest(), r.between)
 	for _, line := range r.alarms() {
 		fmt.Fprintln(&b, line)
 	}

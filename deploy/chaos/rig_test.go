@@ -49,6 +49,7 @@ type rig struct {
 	victim  int
 	mounted bool // the victim's directory is a small disk of its own
 	counts  map[string]int
+	between int          // partitions that the end of all coordinators met between two segments
 	away    map[int]bool // gateways that do not run, on purpose
 }
 
