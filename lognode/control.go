@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -195,21 +194,26 @@ func (s *server) Create(ctx context.Context, req *mqpb.CreateRequest) (*mqpb.Cre
 	return res, nil
 }
 
-// foreseeWait bounds how long the answer to Create waits for the chains of what this node is to lead. An etcd that is slower than that
-// names nobody soon either.
-const foreseeWait = 300 * time.Millisecond
+// foreseeWait bounds how long the answer to Create waits for the chains of what this node is to lead. A leader must read before it
+// serves, so nobody loses by it; what comes later still counts.
+const foreseeWait = time.Second
 
 // foresee reads the chains under new segments that this node is to lead: now, for when etcd has named it it may be gone.
 func (s *server) foresee(ctx context.Context, segs []mq.Segment) {
 	ctx, cancel := context.WithTimeout(ctx, foreseeWait)
 	defer cancel()
-	var work sync.WaitGroup
+	var mine []*mq.Segment
 	for i := range segs {
-		if seg := &segs[i]; seg.Leader == s.node.store.Identity() {
-			work.Go(func() { s.node.partition(seg.Partition).Foresee(ctx, seg, seg.Compared) })
+		if segs[i].Leader == s.node.store.Identity() {
+			mine = append(mine, &segs[i])
 		}
 	}
-	work.Wait()
+	_ = gather(ctx, len(mine), func(i int, done func()) {
+		s.node.goRun(func() {
+			defer done()
+			s.node.partition(mine[i].Partition).Foresee(s.node.ctx, mine[i], mine[i].Compared)
+		})
+	})
 }
 
 // EnsureGroup makes partitions led here know a group.

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	foreseeWait = 300 * time.Millisecond
+	foreseeWait = time.Second
 	newsWait    = time.Second
 )
 
@@ -27,7 +27,7 @@ func (p *partition) foresee(s *mq.Segment, compared int64, done func()) {
 	}
 	p.node.host.After(foreseeWait, once)
 	p.node.host.Chain(p.id, func(head mq.Head, sealed []mq.Segment, ok bool) {
-		if ok && !over {
+		if ok {
 			if f := segment.Foresee(s, compared, &head, sealed); f != nil {
 				p.post(func() { p.foreseen = f })
 			}

@@ -11,10 +11,10 @@ type Foreseen struct {
 	Sealed []mq.Segment // as it was read, in order
 }
 
-// Foresee keeps a chain that was read with its head, while next was made for an opening that compares a revision; nil if the head has
-// another one: then that opening fails.
+// Foresee keeps a chain that was read with its head, while next was made for an opening that compares a revision, or after it was
+// opened; nil if the head has another one: then that opening fails.
 func Foresee(next *mq.Segment, compared int64, head *mq.Head, sealed []mq.Segment) *Foreseen {
-	if head.Revision != compared {
+	if head.Revision != compared && (head.Open == nil || head.Open.ID != next.ID) {
 		return nil
 	}
 	return &Foreseen{Next: next.ID, Sealed: sealed}

@@ -57,6 +57,11 @@ func TestForeseen(t *testing.T) {
 	if f := Foresee(&next, 71, &read, nil); f != nil {
 		t.Errorf("of a head that changed before: %+v", f)
 	}
+	named := mq.Head{Revision: 71, Open: &next, Last: &three, Oldest: 1}
+	late := Foresee(&next, 70, &named, []mq.Segment{one, two, three})
+	if got, ok := late.Under(&named); !ok || len(got) != 3 || got[2].ID != 3 {
+		t.Errorf("read when it was named: %v, %v", ids(got), ok)
+	}
 	first := mq.Segment{ID: 1, Number: 1}
 	empties := Foresee(&first, 5, &mq.Head{Revision: 5}, nil)
 	if got, ok := empties.Under(&mq.Head{Open: &first}); !ok || len(got) != 0 {
