@@ -74,9 +74,17 @@ var faults = []fault{
 		if c == nil {
 			return
 		}
+		// A leader that gives up what no copy of a sealed segment has is not simulated: of one of those a copy stays.
+		h := s.etcd.find(c.Segment.Partition)
+		spare := h.Open == nil || h.Open.ID != c.Segment.ID
 		for _, n := range s.nodes {
 			for _, other := range n.disk.Segments() {
-				if other.Segment.ID == c.Segment.ID {
+				if other.Segment.ID != c.Segment.ID {
+					continue
+				}
+				if spare {
+					spare = false
+				} else {
 					s.restartLater(n, s.between(50*millisecond, 2*second))
 					other.LoseSuffix()
 				}
