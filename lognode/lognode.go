@@ -101,7 +101,7 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 	n.peers = newPeers(n)
 	n.wants = newWants(n)
 	clock := replica.NewClock()
-	n.env = &replica.Env{Clock: clock, Log: n.log, Store: n.store, Peers: n.peers, Chain: chain{n.meta, n.view}, Timers: replica.NewTimers(clock),
+	n.env = &replica.Env{Clock: clock, NobodyTells: func() bool { return len(n.view.Nodes()) < 3 }, Log: n.log, Store: n.store, Peers: n.peers, Chain: chain{n.meta, n.view}, Timers: replica.NewTimers(clock),
 		Cache: &replica.EntryCache{}, Wake: n.wakeGateways, WantSeal: n.wants.seal, Opening: n.wants.opens, Late: n.wants.lags,
 		Metrics: replica.NewMetrics(reg), SegmentBytes: n.cfg.SegmentBytes, SealHere: (&server{node: n}).Seal, LossPatience: lossPatience, Readers: make(chan struct{}, maxReaders)}
 	if n.cfg.ArchiveURL != "" {

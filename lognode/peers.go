@@ -167,7 +167,7 @@ func (ps *peers) run(ctx context.Context, p *peer) error {
 	s := link.NewStream(t)
 	heard := ps.clock(p.node.Store)
 	up := false
-	stop := beat(s, heartbeat, wallClock)
+	stop := beat(s, heartbeat, wallClock, always)
 	err = s.Run(func(ft frame.Type, _ uint64, body []byte) error {
 		heard.Store(int64(time.Since(ps.began)))
 		if !up {
@@ -226,11 +226,16 @@ func (ps *peers) each(f func(partitionEvents)) {
 }
 
 // beat tells a clock (Unix nanoseconds) at once and then that often until the stream ends or stop is called, which waits for it. All
-// streams say it at the same moments by the machine's clock: an idle process is woken once for all of them.
-func beat(s *link.Stream, every time.Duration, clock func() int64) (stop func()) {
+// streams say it at the same moments by the machine's clock: an idle process is woken once for all of them. It begins once known is closed.
+func beat(s *link.Stream, every time.Duration, clock func() int64, known <-chan struct{}) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
+		select {
+		case <-known:
+		case <-quit:
+			return
+		}
 		next := time.NewTimer(untilBeat(time.Now(), every))
 		defer next.Stop()
 		for {
@@ -250,6 +255,9 @@ func beat(s *link.Stream, every time.Duration, clock func() int64) (stop func())
 		<-done
 	}
 }
+
+// always is a channel for what need not be waited for.
+var always = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 // wallClock is what the machine's clock says, Unix nanoseconds.
 func wallClock() int64 { return time.Now().UnixNano() }

@@ -14,6 +14,8 @@ import (
 const (
 	// spaceEvery is how often the disk's room is compared with what the registration says.
 	spaceEvery = 500 * time.Millisecond
+	// learnEvery is how often the clock is compared with those of others before it is known; they say something every 200 ms.
+	learnEvery = 50 * time.Millisecond
 	// spaceRest is how long a disk must have had room again before the node takes new segments.
 	spaceRest = 5 * time.Second
 	// moveWait bounds how long a node that stops waits for others to lead what it leads.
@@ -23,9 +25,8 @@ const (
 )
 
 // standing is the node's registration and what it says of the node: that its disk is nearly full or slow, that its clock is
-// wrong, or that it stops. Of all but a slow disk the controller makes that the node gets no new segments, of that one that
-// it leads none; what the node leads it asks to be
-// sealed, and serves until then, so that no publish waits for a failover.
+// wrong, or that it stops. Of a slow disk and a wrong clock the controller makes that the node leads no new segments, of the others that
+// it gets none; what the node leads it asks to be sealed, and serves until then, so that no publish waits for a failover.
 type standing struct {
 	n      *Node
 	disk   slow.Disk
@@ -55,7 +56,8 @@ func (n *Node) register(ctx context.Context) (*standing, error) {
 func (s *standing) watchSpace(ctx context.Context) {
 	tick := time.NewTicker(spaceEvery)
 	defer tick.Stop()
-	var room, right time.Time // since when there is room, or the clock is right, while the registration says otherwise
+	var room time.Time // since when there is room while the registration says otherwise
+	right := s.learnClock(ctx)
 	for {
 		select {
 		case <-ctx.Done():
@@ -78,7 +80,24 @@ func (s *standing) watchSpace(ctx context.Context) {
 	}
 }
 
-// watchClock compares the clock with the other nodes' (rule R8). right is since when it is right again.
+// learnClock compares the clock often until it is known, which leaders that open wait for. right as for watchClock.
+func (s *standing) learnClock(ctx context.Context) (right time.Time) {
+	tick := time.NewTicker(learnEvery)
+	defer tick.Stop()
+	for {
+		right = s.watchClock(ctx, right)
+		select {
+		case <-s.n.env.Clock.Known():
+			return right
+		case <-ctx.Done():
+			return right
+		case <-tick.C:
+		}
+	}
+}
+
+// watchClock compares the clock with the other nodes' (rule R8). right is since when it is right again,
+// while the registration says otherwise.
 func (s *standing) watchClock(ctx context.Context, right time.Time) time.Time {
 	said := s.n.peers.Clock()
 	ahead := said.Ahead

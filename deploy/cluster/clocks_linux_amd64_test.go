@@ -253,6 +253,29 @@ func TestClocksOfTwoOfThree(t *testing.T) {
 	w.next("t", "g", time.Minute, hang)
 }
 
+// A node that starts with a wrong clock is found out before it does harm.
+func TestClockIsWrongFromTheStart(t *testing.T) {
+	t.Parallel()
+	w := startWrong(t, 1, map[string]time.Duration{"node-1": time.Hour, "node-2": 0, "node-3": 0})
+	w.topic("t", 6, 0)
+	due := time.Now().Round(0).Add(3 * time.Second)
+	for p := range uint32(6) {
+		r := w.publish("t", client.Message{Value: []byte("later"), DeliverAt: due, Partition: &p})
+		if !scheduledID(r.ID) {
+			t.Errorf("partition %d: %+v was due at %s, and is no schedule", p, r, due)
+		}
+		if r := w.publish("t", client.Message{Value: []byte("in"), Delay: 3 * time.Second, Partition: &p}); r.DeliverAt.Sub(due).Abs() > hang {
+			t.Errorf("partition %d: %+v was to come three seconds later than now", p, r)
+		}
+	}
+	for range 12 {
+		if d := w.next("t", "g", time.Minute, hang); d.ID == "" || time.Now().Before(due.Add(-mayDiffer)) {
+			t.Errorf("%q came at %s, due at %s", d.Value, time.Now(), due)
+		}
+	}
+	eventually(t, "node-1 leads nothing", func() bool { return w.leads("t")["node-1"] == 0 })
+}
+
 func scheduledID(id string) bool {
 	parsed, err := mq.ParseMessageID(id)
 	return err == nil && parsed.Scheduled

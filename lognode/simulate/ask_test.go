@@ -23,6 +23,7 @@ func newPair(t *testing.T) *pair {
 		Replicas: []mq.Replica{{Store: "s0", Node: "n0"}, {Store: "s1", Node: "n1"}}, Leader: mq.Incarnation{Store: "s0", Boot: 1}}}
 	for i := range p.nodes {
 		p.nodes[i] = Start(p.host(), NewDisk(p.seg.Replicas[i].Store))
+		p.nodes[i].clock.known = true
 		p.nodes[i].Create(p.seg, 1, func(made bool) {
 			if !made {
 				t.Fatal("not made")

@@ -15,6 +15,8 @@ type nodeClock struct {
 	heard  *clocks.Clocks
 	steady clocks.Steady
 	ahead  int64
+	known  bool // the others have told, or were waited for: replica.Clock.Known
+	awaits []func()
 	skewed bool  // as the registration says it
 	right  int64 // true time since when it is right again, 0 while it is not
 }
@@ -30,6 +32,15 @@ func (n *Node) now() int64 { return n.clock.steady.Now(n.host.Now(), n.host.Stea
 func (n *Node) Beat(from mq.StoreID, clock int64) {
 	n.Heard(from)
 	n.clock.heard.Heard(from, clock, n.host.Steady())
+}
+
+// awaitClock is Env.awaitClock.
+func (n *Node) awaitClock(run func()) {
+	if n.clock.known {
+		run()
+		return
+	}
+	n.clock.awaits = append(n.clock.awaits, run)
 }
 
 // off is Env.Skewed.
@@ -53,6 +64,13 @@ func (n *Node) WatchClock(heads []mq.Head, others int) (skewed bool) {
 		}
 		n.armed = 0
 		n.arm()
+	}
+	if c.known = c.known || !said.Soon; c.known {
+		awaits := c.awaits
+		c.awaits = nil
+		for _, run := range awaits {
+			run()
+		}
 	}
 	now := n.host.True()
 	switch {

@@ -151,7 +151,7 @@ func (p *partition) tryOpen(l *leadership, kept *delivery.Machine, first bool, p
 			p.node.host.After(pause, func() { p.tryOpen(l, kept, false, min(2*pause, time.Second)) })
 			return
 		}
-		p.post(func() { p.opened(l, o) })
+		p.node.awaitClock(func() { p.post(func() { p.opened(l, o) }) })
 	})
 }
 

@@ -30,7 +30,7 @@ func BenchmarkAppend(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			clock := NewClock()
+			clock := knownClock()
 			env := &Env{Log: slog.New(slog.DiscardHandler), Store: s, Peers: alone{}, Clock: clock, Timers: NewTimers(clock), Cache: &EntryCache{},
 				Wake: func(mq.PartitionID, mq.GroupID) {}, WantSeal: func(mq.SegmentID, string) {}, Opening: func(mq.SegmentID, bool) {}, Late: func(mq.SegmentID, []mq.StoreID) {},
 				Metrics: NewMetrics(prometheus.NewRegistry()), SegmentBytes: 1 << 40, Readers: make(chan struct{}, 8)}

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -16,11 +17,12 @@ const MaxSkew = time.Duration(clocks.MaxSkew)
 type Clock struct {
 	began  time.Time
 	steady atomic.Pointer[clocks.Steady]
+	known  chan struct{} // closed once the others have told of the clock, or were waited for
 }
 
 // NewClock begins with what the machine's clock says.
 func NewClock() *Clock {
-	c := &Clock{began: time.Now()}
+	c := &Clock{began: time.Now(), known: make(chan struct{})}
 	s := clocks.NewSteady(c.began.UnixNano(), 0)
 	c.steady.Store(&s)
 	return c
@@ -41,7 +43,29 @@ func (c *Clock) Settle(said clocks.Word) (by int64) {
 	now := time.Now()
 	next, by := c.steady.Load().Settle(now.UnixNano(), int64(now.Sub(c.began)), said)
 	c.steady.Store(&next)
+	if !said.Soon {
+		select {
+		case <-c.known:
+		default:
+			close(c.known)
+		}
+	}
 	return by
+}
+
+// Known is closed once the clock was compared with the other nodes', or enough of them were waited for in vain, about two seconds. Before
+// that it may be an hour off.
+func (c *Clock) Known() <-chan struct{} { return c.known }
+
+// awaitClock returns once this node may decide by its clock, or ctx is over.
+func (e *Env) awaitClock(ctx context.Context) {
+	if e.NobodyTells != nil && e.NobodyTells() {
+		return
+	}
+	select {
+	case <-e.Clock.Known():
+	case <-ctx.Done():
+	}
 }
 
 // Skewed says whether this node's clock is too far from the others'.

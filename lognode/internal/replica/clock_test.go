@@ -1,12 +1,46 @@
 package replica
 
 import (
-	"github.com/splashdam/splashdam/lognode/internal/clocks"
 	"testing"
 	"time"
 
+	"github.com/splashdam/splashdam/lognode/internal/clocks"
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 )
+
+// knownClock is a clock that nobody can tell of.
+func knownClock() *Clock {
+	c := NewClock()
+	c.Settle(clocks.Word{})
+	return c
+}
+
+// A run that was just started does not serve before the others have told of its clock, or nobody can.
+func TestLeaderWaitsForItsClock(t *testing.T) {
+	t.Parallel()
+	for name, nobody := range map[string]bool{"others may tell": false, "nobody can": true} {
+		t.Run(name, func(t *testing.T) {
+			o := newOne(t)
+			o.stop()
+			o.boot()
+			o.env.Clock = NewClock()
+			asked := make(chan struct{}, 1)
+			o.env.NobodyTells = func() bool { asked <- struct{}{}; return nobody }
+			o.open()
+			<-asked
+			if !nobody {
+				o.env.Clock.Settle(clocks.Word{Soon: true})
+				serves := make(chan bool)
+				o.p.post(func() { serves <- o.p.lead.serving })
+				if <-serves {
+					t.Error("it serves by a clock that may be an hour off")
+				}
+				o.env.Clock.Settle(clocks.Word{Told: true})
+			}
+			o.publish("x")
+		})
+	}
+}
 
 // A clock that is ahead of the others does not run away with the journal's time, nor with that of leases, and releases nothing
 // early.

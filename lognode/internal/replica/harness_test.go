@@ -168,7 +168,7 @@ func (o *one) boot() {
 		o.t.Fatal(err)
 	}
 	o.store = s
-	clock := NewClock()
+	clock := knownClock()
 	o.env = &Env{Log: slog.New(slog.DiscardHandler), Store: s, Peers: alone{}, Chain: o.world, Clock: clock, Timers: NewTimers(clock), Cache: &EntryCache{},
 		Wake:     func(_ mq.PartitionID, g mq.GroupID) { o.woken <- g },
 		WantSeal: func(id mq.SegmentID, _ string) { o.wants <- id },

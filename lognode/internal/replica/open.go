@@ -148,6 +148,7 @@ func (p *Partition) open(l *leadership) {
 				}
 				return struct{}{}, err
 			}
+			p.env.awaitClock(l.ctx) // a leader decides by it: a run that was just started may have a wrong one
 			p.post(func() { p.opened(l, o) })
 			return struct{}{}, nil
 		}, backoff.WithBackOff(openBackoff()), backoff.WithMaxElapsedTime(0))

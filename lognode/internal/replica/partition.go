@@ -75,7 +75,9 @@ type Env struct {
 	Timers   *Timers
 	// Clock is the time that decides what is due; see Clock.
 	Clock *Clock
-	Cache *EntryCache
+	// NobodyTells says that the cluster has too few nodes to tell whose clock is wrong, so that no leader waits for that; nil: it has enough.
+	NobodyTells func() bool
+	Cache       *EntryCache
 	// Kept is what is in memory of footers.
 	Kept FooterCache
 	// Wake tells gateways that a group has messages ready. It never blocks.

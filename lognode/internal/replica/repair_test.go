@@ -101,7 +101,7 @@ func fillWith(t *testing.T, s *store.Store, seg *mq.Segment, entries int, value 
 // holder is a partition that has taken up what its store holds.
 func holder(t *testing.T, here *store.Store, peers Peers) *Partition {
 	t.Helper()
-	clock := NewClock()
+	clock := knownClock()
 	env := &Env{Log: slog.New(slog.DiscardHandler), Store: here, Peers: peers, Clock: clock, Timers: NewTimers(clock), Cache: &EntryCache{},
 		Opening: func(mq.SegmentID, bool) {}, Late: func(mq.SegmentID, []mq.StoreID) {}, Metrics: NewMetrics(prometheus.NewRegistry()), Readers: make(chan struct{}, 8)}
 	p := New(env, testPartition)
