@@ -320,7 +320,8 @@ func TestHistoryIsTidied(t *testing.T) {
 	if err := errors.Join(s.ledger.record(s.collectMoved), s.ledger.tidy()); err != nil {
 		t.Fatal(err)
 	}
-	if size := s.ledger.log.size(); size > 1000 {
+	// It may have been tidied in between as well, by the store itself.
+	if size := s.ledger.log.size(); size > ledgerRewriteBytes {
 		t.Fatalf("the ledger still takes %d bytes", size)
 	}
 	mustClose(t, s)
