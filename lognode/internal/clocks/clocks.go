@@ -21,6 +21,9 @@ const (
 	window = int64(2 * time.Second)
 	// apart is how long after the one before a message comes that did not wait with it. Nodes say something every 200 ms.
 	apart = int64(50 * time.Millisecond)
+	// setBack is how many messages in a row that say much less than before are a clock that was set back: what waited comes with
+	// others, the last of which has not waited for long.
+	setBack = 2
 	// patience is how long those that may tell soon are waited for: at the start, and when enough others fall silent at once.
 	patience = int64(2 * time.Second)
 )
@@ -37,6 +40,7 @@ type heard struct {
 	hasLast   bool
 	at        int64 // when the last message came
 	fresh     bool  // what came last of all, or something before it, has not waited
+	low       int   // messages in a row that said much less, of those that came by themselves
 }
 
 // Word is what the others say of the own clock.
@@ -60,16 +64,35 @@ func (c *Clocks) Heard(from mq.StoreID, clock, now int64) {
 		c.of[from] = &heard{began: now, at: now, now: d}
 		return
 	}
+	late := d < h.best()-MaxSkew // or its clock was set back
+	if !late {
+		h.low = 0
+	}
 	if now-h.at >= apart {
 		h.fresh = true
+		if late {
+			h.low++
+		}
 	}
 	h.at = now
+	if h.low >= setBack {
+		*h = heard{began: now, at: now, now: d, fresh: true}
+		return
+	}
 	if now-h.began >= window {
 		h.last, h.hasLast = h.now, true
 		h.began, h.now = now, d
 		return
 	}
 	h.now = max(h.now, d)
+}
+
+// best is the difference with the least delay.
+func (h *heard) best() int64 {
+	if h.hasLast {
+		return max(h.now, h.last)
+	}
+	return h.now
 }
 
 // Ask is what the others say of a clock that says own (Unix nanoseconds); now as for Heard.
@@ -83,11 +106,7 @@ func (c *Clocks) Ask(own, now int64) Word {
 		if age >= 2*window || !h.fresh {
 			continue
 		}
-		d := h.now
-		if h.hasLast {
-			d = max(d, h.last)
-		}
-		all = append(all, d-(own-now))
+		all = append(all, h.best()-(own-now))
 	}
 	if len(all) < 3 {
 		if c.silent == 0 {

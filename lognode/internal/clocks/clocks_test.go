@@ -146,3 +146,46 @@ func TestSoonIsNotForLong(t *testing.T) {
 		}
 	}
 }
+
+// A clock that was wrong and is right again counts as right at once: with another one that is wrong then it would make up a majority.
+// What comes late, in whatever rows, does not look like one.
+func TestClockThatWasSetBack(t *testing.T) {
+	c := New()
+	off := map[mq.StoreID]int64{"a": hour, "b": 0}
+	now := hear(c, 3, off, func(int64) int64 { return second / 1000 })
+	step := func(late int64) Word {
+		now += second / 5
+		for range 2 { // there are two streams between two nodes
+			for s, d := range off {
+				c.Heard(s, now-late+d, now)
+			}
+			now += second / 1000
+		}
+		return c.Ask(now, now)
+	}
+	off["a"] = 0
+	step(0)
+	step(0)
+	off["b"] = second * 700
+	for range 20 {
+		if said := step(0); said.Ahead.Abs() > 10*time.Millisecond || !said.Told {
+			t.Fatalf("%+v", said)
+		}
+	}
+	off["b"] = 0
+	for range 20 {
+		step(0)
+	}
+	for range 5 { // stopped for three seconds again and again
+		now += 3 * second
+		for late := 14 * second / 5; late >= 0; late -= second / 5 {
+			for s := range off {
+				c.Heard(s, now-late, now)
+				if said := c.Ask(now, now); said.Ahead.Abs() > 10*time.Millisecond {
+					t.Fatalf("late by %s: %+v", time.Duration(late), said)
+				}
+			}
+		}
+		step(0)
+	}
+}
