@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/splashdam/splashdam/deploy/wallclock"
 )
 
 // TestChaos runs faults for -chaos, or the smoke without it, and proves that nothing acknowledged was lost.
@@ -52,6 +54,7 @@ func (r *rig) faultsFor(ctx context.Context, d time.Duration) {
 		only := strings.Split(*flags.only, ",")
 		kinds = slices.DeleteFunc(kinds, func(f fault) bool { return !slices.Contains(only, f.name) })
 	}
+	kinds = slices.DeleteFunc(kinds, func(f fault) bool { return !wallclock.Supported && f.name == clockFault })
 	kinds = slices.DeleteFunc(kinds, func(f fault) bool { return !r.mounted && strings.HasPrefix(f.name, "disk full") })
 	var lot []fault
 	for _, f := range kinds {

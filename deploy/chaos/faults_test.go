@@ -41,6 +41,7 @@ var faults = []fault{
 	{name: "truncated file", often: 2, run: truncateFile},
 	{name: "disk full", often: 1, run: fillDisk},
 	{name: "disk full at once", often: 1, run: fillDiskAtOnce},
+	{name: clockFault, often: 2, run: clockJumps},
 	{name: "wiped node", once: true, run: wipeNode},
 }
 

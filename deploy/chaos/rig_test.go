@@ -66,6 +66,9 @@ func newRig(t *testing.T, seed uint64, s setup) *rig {
 	if s.disk {
 		r.mount()
 	}
+	if err := r.followClocks(); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r.cluster, err = cluster.Start(ctx, cluster.Options{Dir: r.dir, Coordinators: s.coordinators, Nodes: nodes, Gateways: s.gateways,

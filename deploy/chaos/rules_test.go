@@ -94,6 +94,15 @@ func TestTimedJudge(t *testing.T) {
 			s.journaled(1, place{1, 7})
 		}},
 		{name: "early", want: "was due at", do: func(_ *timed, get func(time.Time, time.Time, uint64)) { get(due.Add(-1), due, 7) }},
+		{name: "early by no more than clocks differ", do: func(s *timed, get func(time.Time, time.Time, uint64)) {
+			s.clocksOff()
+			get(due.Add(-clocksDiffer), due, 7)
+			s.journaled(1, place{1, 7})
+		}},
+		{name: "early by more than clocks differ", want: "was due at", do: func(s *timed, get func(time.Time, time.Time, uint64)) {
+			s.clocksOff()
+			get(due.Add(-clocksDiffer-1), due, 7)
+		}},
 		{name: "early after a move", want: "released at", do: func(s *timed, get func(time.Time, time.Time, uint64)) {
 			s.moving(1, due.Add(time.Hour))
 			s.moved(1, 1, due, due.Add(time.Hour))

@@ -27,10 +27,10 @@ type moment struct {
 	read       int    // how often the journals hold it
 }
 
-// timed judges messages with times. All clocks are those of one machine, so nothing is allowed for them, nor for the
-// way from the leader to the client: a leader's hand-over is the end of the lease without the lease's length.
+// timed judges messages with times. All clocks are those of one machine, so nothing is allowed for them while none was made wrong, nor
+// for the way from the leader to the client: a leader's hand-over is the end of the lease without the lease's length.
 //
-//   - Never early: neither the timestamp, which is that of the release, nor the arrival lies before the due time.
+//   - Never early, but for what clocks may differ once one was made wrong: neither the timestamp, which is that of the release, nor the arrival lies before the due time.
 //   - Exactly once, at one place; not at all once a cancel was answered; lost when none was.
 //   - Never handed over after its TTL. What has one need not be delivered.
 //   - What was acknowledged stays away.
@@ -40,6 +40,9 @@ type timed struct {
 
 	mu  sync.Mutex
 	all []*moment
+
+	// slack is what is allowed for clocks: nothing, or clocksDiffer once one was made wrong.
+	slack time.Duration
 
 	waited, cancels, retimes, delivered, expired int
 }
@@ -96,7 +99,7 @@ func (s *timed) answered(id int, r client.Result) (waits bool) {
 		return false
 	}
 	s.waited++
-	if r.DeliverAt.Before(m.due) {
+	if r.DeliverAt.Before(m.due.Add(-s.slack)) {
 		s.broke("timed message %d is due at %v and was answered with %v", id, m.due, r.DeliverAt)
 	}
 	m.due = r.DeliverAt
@@ -116,6 +119,13 @@ func (s *timed) place(id int, m *moment, at place) {
 	m.at = at
 }
 
+// clocksOff says that a clock is made wrong: what is stamped from now on may be off by a little.
+func (s *timed) clocksOff() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slack = clocksDiffer
+}
+
 // file judges a delivery, in any group.
 func (s *timed) file(d *client.Delivery) {
 	now := time.Now()
@@ -132,11 +142,11 @@ func (s *timed) file(d *client.Delivery) {
 	m.stamp = d.Timestamp
 	s.place(id, m, place{d.Partition, d.Offset})
 	switch handed := d.LeaseExpiresAt.Add(-lease); {
-	case now.Before(m.due) || d.Timestamp.Before(m.due):
+	case now.Before(m.due.Add(-s.slack)) || d.Timestamp.Before(m.due.Add(-s.slack)):
 		s.broke("timed message %d (%s, %d/%d) was due at %v, released at %v, and came at %v", id, d.ID, d.Partition, d.Offset, m.due, d.Timestamp, now)
 	case m.cancelled:
 		s.broke("timed message %d (%s, %d/%d) was cancelled, and came", id, d.ID, d.Partition, d.Offset)
-	case m.ttl > 0 && handed.After(d.Timestamp.Add(m.ttl)):
+	case m.ttl > 0 && handed.After(d.Timestamp.Add(m.ttl+s.slack)):
 		s.broke("timed message %d (%s, %d/%d) of %v was handed over at %v, with a TTL of %v", id, d.ID, d.Partition, d.Offset, d.Timestamp, handed, m.ttl)
 	}
 }
@@ -193,7 +203,7 @@ func (s *timed) finish() {
 			s.broke("timed message %d (%s) is at %v and was never delivered", id, m.id, m.at)
 		case m.deliveries > 0 && m.cancelled:
 			s.broke("timed message %d (%s) came before its cancel was answered with success", id, m.id)
-		case m.deliveries > 0 && m.stamp.Before(m.due):
+		case m.deliveries > 0 && m.stamp.Before(m.due.Add(-s.slack)):
 			s.broke("timed message %d (%s) was due at %v and released at %v", id, m.id, m.due, m.stamp)
 		}
 		if m.read > 0 && m.deliveries == 0 {
