@@ -6,11 +6,12 @@ import (
 	"testing"
 )
 
-// pure are the packages (and the file) that decide: they are given the time and the facts, and answer.
+// pure are the packages (and files) that decide: they are given the time and the facts, and answer.
 var pure = []string{
 	"gateway/internal/rebuild", "lognode/internal/segment", "lognode/internal/delivery", "lognode/internal/wheel",
 	"lognode/internal/footer", "lognode/internal/schedule", "lognode/internal/dedup", "lognode/internal/slow",
-	"coordinator/internal/placement", "coordinator/internal/assign", "coordinator/internal/seal/decide.go",
+	"coordinator/internal/placement", "coordinator/internal/assign", "coordinator/internal/seal/decide.go", "coordinator/internal/seal/plan.go",
+	"coordinator/internal/seal/history.go", "coordinator/internal/seal/blame.go",
 	"shared/mq",
 }
 
