@@ -90,7 +90,7 @@ func openFacts(dir string) (*facts, error) {
 	if _, err := os.Stat(filepath.Join(dir, "volumes")); err == nil && fresh {
 		return nil, factsDamaged(dir, "%s is missing beside volumes", path)
 	}
-	log, holes, _, err := openFramelog(path, f.replay)
+	log, holes, torn, err := openFramelog(path, f.replay)
 	if file := (*fs.PathError)(nil); errors.As(err, &file) {
 		return nil, err // of the system, about the file: nobody knows what is in it
 	}
@@ -108,7 +108,11 @@ func openFacts(dir string) (*facts, error) {
 		rand.Read(id[:])
 		err = f.record(fact{Store: mq.StoreID(hex.EncodeToString(id[:]))}, fact{Boot: 1})
 	default:
-		err = f.record(fact{Boot: f.boot + 1})
+		// What was cut as torn may be damage to the boot number of the last run, or of more: each takes more than a byte.
+		boot := fact{Boot: f.boot + 1 + uint64(torn)}
+		if err = f.record(boot); err == nil && torn > 0 {
+			err = f.record(boot) // so that the next damage like that leaves this number to go on from
+		}
 	}
 	if err != nil {
 		log.close()

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/splashdam/splashdam/shared/mq"
 )
 
 // recovery finds the volumes and puts the segments together from what is in them, at opening, before any
@@ -23,14 +25,18 @@ type recovery struct {
 	unlisted []*volume
 	lost     bool // a volume could not be opened
 	// blind is the last of those of which nobody knows what was in it: perhaps entries that the ledger does not tell of yet.
-	blind   uint32
-	aside   []*volume // those to be set aside, once what that means for segments is on disk
-	holes   int       // places where the ledger lost marks
+	blind uint32
+	aside []*volume // those to be set aside, once what that means for segments is on disk
+	holes int       // places where the ledger lost marks
+	// told is, by the segment's generation, how far the volumes' lists say that it was synced.
+	told map[uint64]mq.Position
+	// news are what the facts must say and do not.
+	news    []fact
 	damaged int
 }
 
 func recoverVolumes(s *Store, holes int) error {
-	r := &recovery{s: s, lists: map[uint32]*volumeList{}, found: map[uint64][]*found{}, holes: holes}
+	r := &recovery{s: s, lists: map[uint32]*volumeList{}, found: map[uint64][]*found{}, holes: holes, told: map[uint64]mq.Position{}}
 	numbers, err := r.tidyDirectory()
 	if err != nil {
 		return err
@@ -39,7 +45,9 @@ func recoverVolumes(s *Store, holes int) error {
 		s.segments[id] = newSegment(f)
 		s.number = max(s.number, f.first) // a new volume must not lie below one that a segment begins at
 	}
-	r.pruneMarks(holes)
+	if err := r.pruneMarks(holes); err != nil {
+		return err
+	}
 	for _, n := range numbers {
 		if err := r.openVolume(n); err != nil {
 			return err
@@ -111,6 +119,9 @@ func (r *recovery) readLists(numbers []uint32, dirs map[uint32]bool) error {
 			s.log.Warn("a volume's list is damaged; the volume is read instead", "volume", n, "error", err)
 			continue
 		}
+		if err := r.readTold(l); err != nil {
+			return err
+		}
 		if dirs[n] {
 			r.lists[n] = l
 			continue
@@ -138,12 +149,42 @@ func (r *recovery) readLists(numbers []uint32, dirs map[uint32]bool) error {
 	return nil
 }
 
+// readTold takes what a list says of how far segments were synced. The ledger says it, too, but may be damaged together with the volume.
+func (r *recovery) readTold(l *volumeList) error {
+	for i := range l.Parts {
+		p := &l.Parts[i]
+		if p.Gen > r.s.facts.gen {
+			return r.olderFacts(p.Segment)
+		}
+		if r.told[p.Gen].Before(p.Next) {
+			r.told[p.Gen] = p.Next
+		}
+	}
+	return nil
+}
+
+// olderFacts is the error of facts that lost their last lines: something that was written later names a creation that they don't know.
+func (r *recovery) olderFacts(id mq.SegmentID) error {
+	return factsDamaged(r.s.cfg.Dir, "they lost their last lines: entries of segment %d were synced, and they do not name it", id)
+}
+
 // pruneMarks forgets marks of other segments, and reports a ledger that lost some.
-func (r *recovery) pruneMarks(holes int) {
+func (r *recovery) pruneMarks(holes int) error {
 	s := r.s
 	for id, m := range s.ledger.marks {
 		g := s.segments[id]
 		switch {
+		case m.gen > s.facts.gen:
+			return r.olderFacts(id)
+		case g != nil && m.gen > g.facts.gen:
+			// That a replacement was committed is lost. What it replaced was damaged, and is what there is.
+			s.log.Error("the copy that took the place of a damaged one is not in the facts", "segment", id)
+			g.damaged, g.facts.vague, g.facts.seal = true, true, g.facts.seal || m.seal
+			r.news = append(r.news, fact{Damage: id, Gen: g.facts.gen}, fact{Vague: id, Gen: g.facts.gen})
+			if m.seal {
+				r.news = append(r.news, fact{Seal: id})
+			}
+			delete(s.ledger.marks, id)
 		case g == nil || g.facts.gen != m.gen:
 			delete(s.ledger.marks, id)
 		case m.seal && !g.facts.seal:
@@ -156,6 +197,7 @@ func (r *recovery) pruneMarks(holes int) {
 		s.metrics.marksLost.Add(float64(holes))
 		s.log.Error("the ledger is damaged: marks were lost, damage to entries they covered may show as torn", "places", holes)
 	}
+	return nil
 }
 
 // openVolume takes a volume in: a closed one by its list, any other by reading its keys. One that can't

@@ -12,7 +12,7 @@ import (
 
 // settleAll decides every segment's tail.
 func (r *recovery) settleAll() error {
-	var found []fact
+	found := r.news
 	for _, g := range r.s.segments {
 		if err := r.settle(g, r.found[g.facts.gen]); err != nil {
 			return err
@@ -103,13 +103,17 @@ func (r *recovery) settle(g *segment, runs []*found) error {
 	return nil
 }
 
-// expected is how far the ledger says the segment was synced; a decided end takes nothing but what is
+// expected is how far the ledger and the lists say the segment was synced; a decided end takes nothing but what is
 // beyond it.
 func (w *settler) expected() mq.Position {
-	if end := w.g.facts.end; end != nil && end.Before(w.mark.tail) {
+	at := w.mark.tail
+	if told := w.r.told[w.g.facts.gen]; at.Before(told) {
+		at = told
+	}
+	if end := w.g.facts.end; end != nil && end.Before(at) {
 		return *end
 	}
-	return w.mark.tail
+	return at
 }
 
 // dropBeyond leaves out runs and entries beyond a decided end. They are invisible from now on.

@@ -1,0 +1,130 @@
+package store
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/splashdam/splashdam/shared/mq"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// spoilEnd flips the last byte of a file: its last frame is taken for torn.
+func spoilEnd(t *testing.T, name string) {
+	t.Helper()
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flip(t, name, info.Size()-1, 1)
+}
+
+// A node that was started and did nothing has its boot number in the last frame of its facts. Damage there looks like a torn write; two
+// runs never have the same number for it.
+func TestBootNumberIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	mustClose(t, mustOpen(t, cfg)) // its first frame names the store
+	var last mq.Incarnation
+	for range 4 {
+		s := mustOpen(t, cfg)
+		if now := s.Identity(); now.Boot <= last.Boot {
+			t.Fatalf("%v after %v", now, last)
+		}
+		last = s.Identity()
+		mustClose(t, s)
+		spoilEnd(t, filepath.Join(cfg.Dir, "facts"))
+	}
+}
+
+// A segment's creation record was the last one of the facts, and is damaged. The store does not open as one that never had the segment:
+// made again, the copy would be empty, and answer that it has nothing.
+func TestLostCreationShows(t *testing.T) {
+	t.Parallel()
+	for _, by := range []string{"ledger", "list"} {
+		cfg := testConfig(t.TempDir())
+		s := mustOpen(t, cfg)
+		mustCreate(t, s, 1)
+		newJournal(1).fill(t, s, rand.New(rand.NewPCG(3, 4)), 5, 100)
+		if err := s.recordMarks([]mq.SegmentID{1}); err != nil {
+			t.Fatal(err)
+		}
+		crashed := cfg
+		if by == "ledger" {
+			crashed = crashCopy(t, cfg)
+		}
+		mustClose(t, s)
+		if by == "list" {
+			must(t, os.Truncate(filepath.Join(cfg.Dir, "ledger"), 0))
+		}
+		spoilEnd(t, filepath.Join(crashed.Dir, "facts"))
+		if s, err := Open(crashed, quiet, nil); !errors.Is(err, ErrFactsDamaged) {
+			t.Errorf("by the %s: %v, %v", by, s, err)
+		}
+	}
+}
+
+// That a copy was replaced was the last of the facts, and is damaged: what is there is the old copy, which was damaged and still is.
+func TestLostReplacementShows(t *testing.T) {
+	t.Parallel()
+	cfg, j := unended(t, func(s *Store, j *journal) { misses(t, s, j, 57) })
+	s := mustOpen(t, cfg)
+	r, err := s.Restore(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.Add(j.data...), r.Commit(j.at)); err != nil {
+		t.Fatal(err)
+	}
+	crashed := crashCopy(t, cfg)
+	mustClose(t, s)
+	spoilEnd(t, filepath.Join(crashed.Dir, "facts"))
+	for range 2 {
+		s := mustOpen(t, crashed)
+		if info, _ := s.Segment(1); !info.Damaged {
+			t.Errorf("taken for whole: %+v", info)
+		}
+		if at, err := s.Claim(1); !errors.Is(err, ErrConflict) {
+			t.Errorf("claims %s, %v", at, err)
+		}
+		mustClose(t, s)
+	}
+}
+
+// A volume that was closed in order can't be opened, and the ledger is lost, too. The volume's list says what was in it.
+func TestListTellsWhatAVolumeHeld(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(dir string){
+		"broken":  func(dir string) { flip(t, filepath.Join(dir, "volumes", "000001", "MANIFEST"), 0, 4) },
+		"missing": func(dir string) { must(t, os.RemoveAll(filepath.Join(dir, "volumes", "000001"))) },
+		"without a WAL and a table": func(dir string) {
+			for _, pattern := range []string{"*.mem", "*.sst", "MANIFEST"} {
+				for _, name := range files(t, Config{Dir: dir}, pattern) {
+					must(t, os.Remove(name))
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := prepare(t, false, 40)
+			must(t, os.Truncate(filepath.Join(h.cfg.Dir, "ledger"), 0))
+			harm(h.cfg.Dir)
+			s := mustOpen(t, h.cfg)
+			for _, j := range h.journals {
+				if info, _ := s.Segment(j.id); !info.Damaged {
+					t.Errorf("taken for whole: %+v", info)
+				}
+			}
+			mustClose(t, s)
+		})
+	}
+}
