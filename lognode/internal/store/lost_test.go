@@ -118,13 +118,30 @@ func TestListTellsWhatAVolumeHeld(t *testing.T) {
 			h := prepare(t, false, 40)
 			must(t, os.Truncate(filepath.Join(h.cfg.Dir, "ledger"), 0))
 			harm(h.cfg.Dir)
-			s := mustOpen(t, h.cfg)
-			for _, j := range h.journals {
-				if info, _ := s.Segment(j.id); !info.Damaged {
-					t.Errorf("taken for whole: %+v", info)
-				}
+			for range 2 { // the list is gone with the volume
+				h.mustBeDamaged(t)
 			}
-			mustClose(t, s)
 		})
 	}
+}
+
+func (h harm) mustBeDamaged(t *testing.T) {
+	t.Helper()
+	s := mustOpen(t, h.cfg)
+	for _, j := range h.journals {
+		if info, _ := s.Segment(j.id); !info.Damaged {
+			t.Errorf("taken for whole: %+v", info)
+		}
+	}
+	mustClose(t, s)
+}
+
+// What a start found damaged stays so when the ledger, which showed it, is lost later.
+func TestFoundDamageOutlivesTheLedger(t *testing.T) {
+	t.Parallel()
+	h := prepare(t, true, 40)
+	flip(t, filepath.Join(h.cfg.Dir, "volumes", "000001", "MANIFEST"), 0, 4)
+	h.mustBeDamaged(t)
+	must(t, os.Truncate(filepath.Join(h.cfg.Dir, "ledger"), 0))
+	h.mustBeDamaged(t)
 }

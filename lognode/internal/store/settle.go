@@ -20,7 +20,6 @@ func (r *recovery) settleAll() error {
 		if g.facts.first <= r.blind && g.facts.end == nil && !g.damaged {
 			// It may have been longer than the ledger says, which lags; later starts find nothing strange in it.
 			g.damaged = true
-			found = append(found, fact{Damage: g.facts.segment.ID, Gen: g.facts.gen})
 		}
 		for _, p := range g.whole() {
 			p.vol.parts++
@@ -31,9 +30,11 @@ func (r *recovery) settleAll() error {
 			found = append(found, fact{Vague: g.facts.segment.ID, Gen: g.facts.gen})
 		}
 		if g.facts.damaged {
-			continue // a read met it in an earlier run
+			continue // a read met it in an earlier run, or a start
 		}
 		if g.damaged {
+			// Later starts may find nothing strange: the ledger or the list that told of it may be damaged, too, or go with its volume.
+			found = append(found, fact{Damage: g.facts.segment.ID, Gen: g.facts.gen})
 			r.damaged++
 			r.s.metrics.damaged.Inc()
 			r.s.log.Error("segment is damaged: it is shorter than the ledger says, has a hole, or may have been in a volume that is lost",
