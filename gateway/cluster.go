@@ -16,13 +16,26 @@ import (
 
 // handleCluster answers who is there and how the partitions do, by what this gateway knows from etcd.
 func (g *Gateway) handleCluster(c echo.Context) error {
+	ctx := c.Request().Context()
 	heads := g.view.AllHeads()
-	nodes, err := g.describeNodes(c.Request().Context(), heads)
+	fresh := g.view.Freshness()
+	nodes, err := g.describeNodes(ctx, heads, fresh.Stale)
 	if err != nil {
 		return err
 	}
-	out := api.Cluster{ID: g.view.ClusterID(), Gateway: g.cfg.Name, Nodes: nodes,
-		Gateways: []api.GatewayInfo{}, Coordinators: []api.CoordinatorInfo{}, Partitions: g.countPartitions(heads)}
+	out := api.Cluster{ID: g.view.ClusterID(), Gateway: g.cfg.Name, Metadata: api.MetadataCurrent, Nodes: nodes,
+		Gateways: []api.GatewayInfo{}, Coordinators: []api.CoordinatorInfo{}, CoordinatorsWanted: len(g.cfg.Etcd),
+		Partitions: g.countPartitions(heads, fresh.Stale)}
+	controller := ""
+	switch {
+	case fresh.Stale:
+		out.Metadata, out.MetadataSince = api.MetadataStale, &fresh.Since
+	case fresh.Returned:
+		out.Metadata, out.MetadataSince = api.MetadataReturned, &fresh.Since
+		fallthrough
+	default:
+		controller = g.controller(ctx)
+	}
 	for _, w := range g.view.Gateways() {
 		info := api.GatewayInfo{Name: w.Name, Address: w.Addr}
 		if ahead := g.clock.ahead(); w.Name == g.cfg.Name && ahead.Abs() > clockOff {
@@ -31,14 +44,27 @@ func (g *Gateway) handleCluster(c echo.Context) error {
 		out.Gateways = append(out.Gateways, info)
 	}
 	for _, k := range g.view.Coordinators() {
-		out.Coordinators = append(out.Coordinators, api.CoordinatorInfo{Name: k.Name})
+		out.Coordinators = append(out.Coordinators, api.CoordinatorInfo{Name: k.Name, Controller: k.Name == controller})
 	}
 	out.Topics = len(g.view.Topics())
 	return answerJSON(c, http.StatusOK, out)
 }
 
-// countPartitions goes by the topics' settings, so that a partition counts before the controller made it.
-func (g *Gateway) countPartitions(heads []mq.Head) api.PartitionCounts {
+// controller is the name of the coordinator that decides now; "" if none does, or that can't be read within a second.
+func (g *Gateway) controller(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	name, err := g.store.Controller(ctx)
+	if err != nil {
+		g.log.Debug("the controller's name could not be read", "err", err)
+		return ""
+	}
+	return name
+}
+
+// countPartitions goes by the topics' settings, so that a partition counts before the controller made it. While the metadata
+// are stale it goes by which nodes answer this gateway.
+func (g *Gateway) countPartitions(heads []mq.Head, stale bool) api.PartitionCounts {
 	byID := make(map[mq.PartitionID]*mq.Head, len(heads))
 	for i := range heads {
 		byID[heads[i].Partition] = &heads[i]
@@ -56,7 +82,11 @@ func (g *Gateway) countPartitions(heads []mq.Head) api.PartitionCounts {
 					out.Forced++
 				}
 			}
-			switch g.partitionState(h) {
+			state := g.partitionState(h)
+			if stale {
+				state = g.answeringState(h, state)
+			}
+			switch state {
 			case api.StateOpening:
 				out.UnderReplicated++
 			case api.StateDegraded:
@@ -70,16 +100,34 @@ func (g *Gateway) countPartitions(heads []mq.Head) api.PartitionCounts {
 	return out
 }
 
+// answeringState makes of the state of a partition by the metadata what it is by the nodes that answer.
+func (g *Gateway) answeringState(h *mq.Head, state string) string {
+	if state == api.StateOpening {
+		return state
+	}
+	for _, r := range h.Open.Replicas {
+		switch n, ok := g.view.NodeByStore(r.Store); {
+		case ok && g.router.Answers(n.Name, n.Addr):
+		case r.Store == h.Open.Leader.Store:
+			return api.StateOpening
+		default:
+			state = api.StateDegraded
+		}
+	}
+	return state
+}
+
 // describeNodes lists the nodes that are registered, then replicas' stores that are not. While a node is draining it reads
-// the list of sealed segments from etcd, a thousand at a time.
-func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head) ([]api.NodeInfo, error) {
+// the list of sealed segments from etcd, a thousand at a time; not while the metadata are stale, as etcd can't be asked: alive is
+// then what answers this gateway.
+func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head, stale bool) ([]api.NodeInfo, error) {
 	out := []api.NodeInfo{}
 	at := map[mq.StoreID]int{}
 	draining := false
 	for _, n := range g.view.Nodes() {
 		draining = draining || n.Draining
 		at[n.Store] = len(out)
-		out = append(out, api.NodeInfo{Name: n.Name, Alive: true, Store: string(n.Store), Boot: n.Boot, Address: n.Addr, Zone: n.Zone, Draining: n.Draining, SlowDisk: n.Slow, ClockAhead: n.Ahead})
+		out = append(out, api.NodeInfo{Name: n.Name, Alive: !stale || g.router.Answers(n.Name, n.Addr), Store: string(n.Store), Boot: n.Boot, Address: n.Addr, Zone: n.Zone, Draining: n.Draining, SlowDisk: n.Slow, ClockAhead: n.Ahead})
 	}
 	for i := range heads {
 		open := heads[i].Open
@@ -99,7 +147,7 @@ func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head) ([]api.Nod
 			}
 		}
 	}
-	if draining {
+	if draining && !stale {
 		if err := g.describeDrains(ctx, heads, out, at); err != nil {
 			return nil, err
 		}
@@ -110,7 +158,7 @@ func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head) ([]api.Nod
 
 // describeNode is one of the nodes that are registered.
 func (g *Gateway) describeNode(ctx context.Context, name string) (api.NodeInfo, error) {
-	nodes, err := g.describeNodes(ctx, g.view.AllHeads())
+	nodes, err := g.describeNodes(ctx, g.view.AllHeads(), false)
 	if err != nil {
 		return api.NodeInfo{}, err
 	}

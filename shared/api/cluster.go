@@ -4,14 +4,29 @@ import "time"
 
 // Cluster is the answer to GET /v1/cluster: what the answering gateway knows from etcd.
 type Cluster struct {
-	ID           string            `json:"id"`
-	Gateway      string            `json:"gateway"` // the one that answers
-	Nodes        []NodeInfo        `json:"nodes"`
-	Gateways     []GatewayInfo     `json:"gateways"`
-	Coordinators []CoordinatorInfo `json:"coordinators"`
-	Topics       int               `json:"topics"`
-	Partitions   PartitionCounts   `json:"partitions"`
+	ID      string `json:"id"`
+	Gateway string `json:"gateway"` // the one that answers
+	// Metadata says whether the coordinators are heard, by one of the constants. While it is MetadataStale everything is from
+	// MetadataSince, gateways and coordinators may be there or not, and a node is alive that answers this gateway.
+	Metadata      string            `json:"metadata"`
+	MetadataSince *time.Time        `json:"metadata_since,omitempty"` // absent while Metadata is MetadataCurrent
+	Nodes         []NodeInfo        `json:"nodes"`
+	Gateways      []GatewayInfo     `json:"gateways"`
+	Coordinators  []CoordinatorInfo `json:"coordinators"`
+	// CoordinatorsWanted is how many there should be: those whose addresses the gateway was given.
+	CoordinatorsWanted int             `json:"coordinators_wanted"`
+	Topics             int             `json:"topics"`
+	Partitions         PartitionCounts `json:"partitions"`
 }
+
+// What a gateway says of its view of the metadata.
+const (
+	MetadataCurrent = "current"
+	// MetadataReturned: the coordinators were away and are heard again since a moment ago; nodes and gateways that are
+	// registering anew may be missing.
+	MetadataReturned = "returned"
+	MetadataStale    = "stale" // nothing is heard from them
+)
 
 // NodeInfo is a log node that is registered, or (not alive) that is only named by segments.
 type NodeInfo struct {
@@ -44,7 +59,8 @@ type GatewayInfo struct {
 
 // CoordinatorInfo is a registered coordinator.
 type CoordinatorInfo struct {
-	Name string `json:"name"`
+	Name       string `json:"name"`
+	Controller bool   `json:"controller,omitempty"` // it decides now
 }
 
 // PartitionCounts says how the cluster's partitions do.

@@ -23,6 +23,8 @@ type kind struct {
 	mods  map[string]int64
 	floor int64
 	seen  int64
+	// heard is when etcd last said something of the prefix, be it that nothing is new. Guarded by View.mu.
+	heard time.Time
 	// patience is how long a list waits for an answer. The goroutine that follows the prefix owns it.
 	patience time.Duration
 }

@@ -28,6 +28,7 @@ type View struct {
 	subs    map[chan struct{}]struct{}
 	missing int // prefixes not listed yet
 	version uint64
+	back    time.Time // when etcd was heard again after it could not be; zero if it always could
 }
 
 // data is what the keys say, indexed for the questions that are asked; guarded by View.mu.

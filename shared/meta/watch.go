@@ -173,6 +173,7 @@ func (v *View) settle(k *kind, revision int64, changes int, present func(key str
 			changes++
 		}
 	}
+	v.hear(k, time.Now())
 	k.floor, k.seen = max(k.floor, revision), max(k.seen, revision)
 	if changes > 0 {
 		v.notify()
@@ -230,6 +231,7 @@ func (v *View) watch(ctx context.Context, k *kind, revision int64) error {
 func (v *View) take(k *kind, events []*clientv3.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.hear(k, time.Now())
 	changed := false
 	for _, e := range events {
 		key := string(e.Kv.Key)

@@ -297,6 +297,17 @@ func (r *Router) connected(name string) string {
 	return ""
 }
 
+// Answers says whether a node was heard within the last two seconds on the stream to it. The first question opens the stream, and is
+// answered with no.
+func (r *Router) Answers(name, addr string) bool {
+	n, err := r.node(name, addr)
+	if err != nil {
+		return false
+	}
+	s := n.session.Load()
+	return s != nil && s.silent(r.elapsed()) < silence
+}
+
 // session is the stream to the node that a hint names as a partition's leader, if that is heard of, or else to the one that
 // leads it by the view; NoLeader if there is none now. A hint may be older than the view: a new leader that does not know yet
 // that it is one names the dead one before it.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/splashdam/splashdam/shared/api"
 )
@@ -109,18 +110,52 @@ func (clusterCmd) Run(s *session) error {
 	return s.show(out, func() string { return renderCluster(&out, s.width, s.painter()) })
 }
 
-// clockOff tells of a wrong clock behind a state.
-func clockOff(ahead api.Duration) string {
+// heardSince says at the top of a cluster's table how old it is, if it is not of now.
+func heardSince(c *api.Cluster, paint painter) string {
+	text := ""
+	switch c.Metadata {
+	case api.MetadataStale:
+		text = "The coordinators can't be reached since %s UTC; what follows is from then."
+	case api.MetadataReturned:
+		text = "The coordinators are back since %s UTC; others register anew."
+	default:
+		return ""
+	}
+	at := "-"
+	if c.MetadataSince != nil {
+		at = c.MetadataSince.UTC().Format(time.TimeOnly)
+	}
+	return paint(styleWarn, fmt.Sprintf(text, at)) + "\n"
+}
+
+// nodeState is a log node's state in one word or two.
+func nodeState(n *api.NodeInfo, stale bool) string {
+	switch {
+	case !n.Alive && stale:
+		return "not heard"
+	case !n.Alive:
+		return "away"
+	case n.Draining:
+		return "draining"
+	case n.SlowDisk:
+		return "disk slow"
+	}
+	return "alive"
+}
+
+// clockNote is a line below the table about a clock that is off.
+func clockNote(name string, ahead api.Duration) string {
 	switch {
 	case ahead > 0:
-		return fmt.Sprintf(", clock %s ahead", ahead)
+		return fmt.Sprintf("%s: its clock is %s ahead\n", name, ahead)
 	case ahead < 0:
-		return fmt.Sprintf(", clock %s behind", -ahead)
+		return fmt.Sprintf("%s: its clock is %s behind\n", name, -ahead)
 	}
 	return ""
 }
 
 func renderCluster(c *api.Cluster, width int, paint painter) string {
+	stale := c.Metadata == api.MetadataStale
 	parts := fmt.Sprintf("%d, %d with a leader", c.Partitions.Total, c.Partitions.WithLeader)
 	if n := c.Partitions.UnderReplicated; n > 0 {
 		parts += ", " + paint(styleWarn, fmt.Sprintf("%d under-replicated", n))
@@ -128,26 +163,38 @@ func renderCluster(c *api.Cluster, width int, paint painter) string {
 	if n := c.Partitions.LostRanges; n > 0 {
 		parts += ", " + paint(styleWarn, fmt.Sprintf("%d ranges lost, %d of them forced", n, c.Partitions.Forced))
 	}
-	out := pairs([][2]string{{"cluster", c.ID}, {"answered by", c.Gateway}, {"topics", strconv.Itoa(c.Topics)}, {"partitions", parts}}, width)
-	t := table{headers: []string{"NAME", "ROLE", "STATE", "ADDRESS", "ZONE", ">LEADS", ">REPLICAS"}}
-	for _, n := range c.Nodes {
-		state := "alive"
-		switch {
-		case !n.Alive:
-			state = "away"
-		case n.Draining:
-			state = "draining"
-		case n.SlowDisk:
-			state = paint(styleWarn, "disk slow")
-		}
-		state += clockOff(n.ClockAhead)
-		t.rows = append(t.rows, []string{n.Name, "log node", state, orDash(n.Address), orDash(n.Zone), strconv.Itoa(n.Leads), strconv.Itoa(n.Replicas)})
+	coordinators := fmt.Sprintf("%d of %d", len(c.Coordinators), max(c.CoordinatorsWanted, len(c.Coordinators)))
+	if stale {
+		coordinators = fmt.Sprintf("too few of %d, or none", c.CoordinatorsWanted)
+	} else if len(c.Coordinators) < c.CoordinatorsWanted {
+		coordinators = paint(styleWarn, coordinators)
+	}
+	out := heardSince(c, paint) + pairs([][2]string{{"cluster", c.ID}, {"answered by", c.Gateway}, {"coordinators", coordinators},
+		{"topics", strconv.Itoa(c.Topics)}, {"partitions", parts}}, width)
+	t := table{headers: []string{"!NAME", "ROLE", "!STATE", "!ADDRESS", "ZONE", ">LEADS", ">REPLICAS"}}
+	notes := ""
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		notes += clockNote(n.Name, n.ClockAhead)
+		t.rows = append(t.rows, []string{n.Name, "log node", nodeState(n, stale), orDash(n.Address), orDash(n.Zone), strconv.Itoa(n.Leads), strconv.Itoa(n.Replicas)})
 	}
 	for _, g := range c.Gateways {
-		t.rows = append(t.rows, []string{g.Name, "gateway", "alive" + clockOff(g.ClockAhead), orDash(g.Address), "-", "-", "-"})
+		state := "alive"
+		if stale && g.Name != c.Gateway {
+			state = "unknown"
+		}
+		notes += clockNote(g.Name, g.ClockAhead)
+		t.rows = append(t.rows, []string{g.Name, "gateway", state, orDash(g.Address), "-", "-", "-"})
 	}
 	for _, k := range c.Coordinators {
-		t.rows = append(t.rows, []string{k.Name, "coordinator", "alive", "-", "-", "-", "-"})
+		role, state := "coordinator", "alive"
+		if stale {
+			state = "unknown"
+		}
+		if k.Controller {
+			role = "controller"
+		}
+		t.rows = append(t.rows, []string{k.Name, role, state, "-", "-", "-", "-"})
 	}
-	return out + "\n" + t.render(width, paint)
+	return out + "\n" + t.render(width, paint) + notes
 }

@@ -42,9 +42,9 @@ func styleOf(word string) style {
 	switch word {
 	case "ready", "acked", "alive", "ACKNOWLEDGED":
 		return styleGood
-	case "opening", "degraded", "deleting", "starting", "paused", "waiting", "leased", "postponed", "NACKED", "EXPIRED", "REDELIVERED":
+	case "opening", "degraded", "deleting", "starting", "paused", "waiting", "leased", "postponed", "disk slow", "draining", "unknown", "NACKED", "EXPIRED", "REDELIVERED":
 		return styleWarn
-	case "dead", "away", "failed", "disabled", "lost", "DEAD":
+	case "dead", "away", "not heard", "failed", "disabled", "lost", "DEAD":
 		return styleBad
 	}
 	return stylePlain

@@ -50,7 +50,8 @@ func indented(v any) (string, error) {
 	return strings.TrimRight(b.String(), "\n"), err
 }
 
-// table is rows under headers. A column whose header begins with ">" is aligned to the right.
+// table is rows under headers. A column whose header begins with ">" is aligned to the right, one
+// whose header begins with "!" is never cut.
 type table struct {
 	headers []string
 	rows    [][]string
@@ -62,18 +63,18 @@ const gap = "  "
 func (t *table) render(width int, paint painter) string {
 	widths := make([]int, len(t.headers))
 	for i, h := range t.headers {
-		widths[i] = utf8.RuneCountInString(strings.TrimPrefix(h, ">"))
+		widths[i] = utf8.RuneCountInString(strings.TrimLeft(h, ">!"))
 	}
 	for _, row := range t.rows {
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	fit(widths, width)
+	fit(widths, width, func(i int) bool { return strings.HasPrefix(t.headers[i], "!") })
 	var b strings.Builder
 	head := make([]string, len(t.headers))
 	for i, h := range t.headers {
-		head[i] = strings.TrimPrefix(h, ">")
+		head[i] = strings.TrimLeft(h, ">!")
 	}
 	t.line(&b, head, widths, func(string) string { return paint(styleHead, "") })
 	for _, row := range t.rows {
@@ -105,20 +106,20 @@ func (t *table) line(b *strings.Builder, row []string, widths []int, style func(
 }
 
 // fit shortens the widest column, one by one, until all fit into width; 0 is no bound. No column gets
-// below 8.
-func fit(widths []int, width int) {
+// below 8, and none that is whole is shortened.
+func fit(widths []int, width int, whole func(column int) bool) {
 	total := len(gap) * (len(widths) - 1)
 	for _, w := range widths {
 		total += w
 	}
 	for ; width > 0 && total > width; total-- {
-		widest := 0
+		widest := -1
 		for i, w := range widths {
-			if w > widths[widest] {
+			if w > 8 && !whole(i) && (widest < 0 || w > widths[widest]) {
 				widest = i
 			}
 		}
-		if widths[widest] <= 8 {
+		if widest < 0 {
 			return
 		}
 		widths[widest]--

@@ -182,19 +182,52 @@ func TestClusterTable(t *testing.T) {
 	c := api.Cluster{ID: "c1", Gateway: "gateway-2", Topics: 3, Partitions: api.PartitionCounts{Total: 12, WithLeader: 11, UnderReplicated: 2},
 		Nodes: []api.NodeInfo{{Name: "node-1", Alive: true, Address: "10.0.0.1:7001", Zone: "a", Leads: 6, Replicas: 12},
 			{Name: "node-2", Leads: 5, Replicas: 12}},
-		Gateways: []api.GatewayInfo{{Name: "gateway-2", Address: "10.0.0.2:8080"}}, Coordinators: []api.CoordinatorInfo{{Name: "coordinator-1"}}}
+		Gateways: []api.GatewayInfo{{Name: "gateway-2", Address: "10.0.0.2:8080"}}, Coordinators: []api.CoordinatorInfo{{Name: "coordinator-1", Controller: true}},
+		CoordinatorsWanted: 3, Metadata: api.MetadataCurrent}
 	same(t, renderCluster(&c, 80, plain), `
-cluster      c1
-answered by  gateway-2
-topics       3
-partitions   12, 11 with a leader, 2 under-replicated
+cluster       c1
+answered by   gateway-2
+coordinators  1 of 3
+topics        3
+partitions    12, 11 with a leader, 2 under-replicated
 
-NAME           ROLE         STATE  ADDRESS        ZONE  LEADS  REPLICAS
-node-1         log node     alive  10.0.0.1:7001  a         6        12
-node-2         log node     away   -              -         5        12
-gateway-2      gateway      alive  10.0.0.2:8080  -         -         -
-coordinator-1  coordinator  alive  -              -         -         -
+NAME           ROLE        STATE  ADDRESS        ZONE  LEADS  REPLICAS
+node-1         log node    alive  10.0.0.1:7001  a         6        12
+node-2         log node    away   -              -         5        12
+gateway-2      gateway     alive  10.0.0.2:8080  -         -         -
+coordinator-1  controller  alive  -              -         -         -
 `)
+}
+
+// Of what can't be known nothing is said to be alive, and an address is never cut: its end is the port.
+func TestClusterTableOfStaleMetadata(t *testing.T) {
+	c := api.Cluster{ID: "c1", Gateway: "gateway-2", Partitions: api.PartitionCounts{Total: 12}, CoordinatorsWanted: 3,
+		Metadata: api.MetadataStale, MetadataSince: &noon,
+		Nodes: []api.NodeInfo{{Name: "node-1", Alive: true, Address: "log-node-1.eu-west.example.org:26300", Zone: "eu-west-1a", ClockAhead: api.Duration(-3 * time.Minute)},
+			{Name: "node-2-of-the-second-rack", Address: "10.0.0.2:7001"}},
+		Gateways:     []api.GatewayInfo{{Name: "gateway-1", Address: "10.0.0.1:8080"}, {Name: "gateway-2", Address: "10.0.0.2:8080", ClockAhead: api.Duration(2 * time.Second)}},
+		Coordinators: []api.CoordinatorInfo{{Name: "coordinator-1"}}}
+	got := renderCluster(&c, 80, plain)
+	for _, want := range []string{"The coordinators can't be reached since 12:00:00 UTC; what follows is from then.\ncluster ", "coordinators  too few of 3, or none\n",
+		"log-node-1.eu-west.example.org:26300 ", "\nnode-2-of-the-second-rack  log node  not heard  10.0.0.2:7001 ", "node-1: its clock is 3m behind\n", "gateway-2: its clock is 2s ahead\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	var states []string
+	for line := range strings.Lines(got) {
+		f := strings.Fields(strings.ReplaceAll(strings.ReplaceAll(line, "log node", "node"), "not heard", "silent"))
+		if len(f) == 7 && f[0] != "NAME" && f[0] != "coordinators" {
+			states = append(states, f[2])
+		}
+	}
+	if want := "alive silent unknown alive unknown"; strings.Join(states, " ") != want {
+		t.Errorf("states %v, want %s in\n%s", states, want, got)
+	}
+	c.Metadata = api.MetadataReturned
+	if got := renderCluster(&c, 80, plain); !strings.HasPrefix(got, "The coordinators are back since 12:00:00 UTC; others register anew.\n") {
+		t.Errorf("just after:\n%s", got)
+	}
 }
 
 func TestDeletion(t *testing.T) {
