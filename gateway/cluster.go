@@ -19,7 +19,7 @@ func (g *Gateway) handleCluster(c echo.Context) error {
 	ctx := c.Request().Context()
 	heads := g.view.AllHeads()
 	fresh := g.view.Freshness()
-	nodes, err := g.describeNodes(ctx, heads, fresh.Stale)
+	nodes, err := g.describeNodes(ctx, heads, fresh.Stale, "")
 	if err != nil {
 		return err
 	}
@@ -119,13 +119,18 @@ func (g *Gateway) answeringState(h *mq.Head, state string) string {
 
 // describeNodes lists the nodes that are registered, then replicas' stores that are not. While a node is draining it reads
 // the list of sealed segments from etcd, a thousand at a time; not while the metadata are stale, as etcd can't be asked: alive is
-// then what answers this gateway.
-func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head, stale bool) ([]api.NodeInfo, error) {
+// then what answers this gateway. The node that is named by leaving, if any, is described as if it were draining.
+func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head, stale bool, leaving string) ([]api.NodeInfo, error) {
 	out := []api.NodeInfo{}
 	at := map[mq.StoreID]int{}
 	draining := false
+	takers := map[mq.StoreID]bool{}
 	for _, n := range g.view.Nodes() {
+		n.Draining = n.Draining || n.Name == leaving
 		draining = draining || n.Draining
+		if !n.Draining && !n.Full {
+			takers[n.Store] = true
+		}
 		at[n.Store] = len(out)
 		out = append(out, api.NodeInfo{Name: n.Name, Alive: !stale || g.router.Answers(n.Name, n.Addr), Store: string(n.Store), Boot: n.Boot, Address: n.Addr, Zone: n.Zone, Draining: n.Draining, SlowDisk: n.Slow, ClockAhead: n.Ahead})
 	}
@@ -148,7 +153,7 @@ func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head, stale bool
 		}
 	}
 	if draining && !stale {
-		if err := g.describeDrains(ctx, heads, out, at); err != nil {
+		if err := g.describeDrains(ctx, heads, out, at, takers); err != nil {
 			return nil, err
 		}
 	}
@@ -156,9 +161,13 @@ func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head, stale bool
 	return out, nil
 }
 
-// describeNode is one of the nodes that are registered.
-func (g *Gateway) describeNode(ctx context.Context, name string) (api.NodeInfo, error) {
-	nodes, err := g.describeNodes(ctx, g.view.AllHeads(), false)
+// describeNode is one of the nodes that are registered, if it is leaving as if it were draining.
+func (g *Gateway) describeNode(ctx context.Context, name string, leaving bool) (api.NodeInfo, error) {
+	as := ""
+	if leaving {
+		as = name
+	}
+	nodes, err := g.describeNodes(ctx, g.view.AllHeads(), false, as)
 	if err != nil {
 		return api.NodeInfo{}, err
 	}
@@ -170,8 +179,9 @@ func (g *Gateway) describeNode(ctx context.Context, name string) (api.NodeInfo, 
 	return api.NodeInfo{}, mqerr.New(mqerr.NodeNotFound, "there is no node %q now", name)
 }
 
-// describeDrains adds what keeps the draining ones of nodes; at says where in the list a store is.
-func (g *Gateway) describeDrains(ctx context.Context, heads []mq.Head, nodes []api.NodeInfo, at map[mq.StoreID]int) error {
+// describeDrains adds what keeps the draining ones of nodes; at says where in the list a store is, and takers which stores get
+// new segments and copies.
+func (g *Gateway) describeDrains(ctx context.Context, heads []mq.Head, nodes []api.NodeInfo, at map[mq.StoreID]int, takers map[mq.StoreID]bool) error {
 	each := func(list []mq.Replica, f func(n *api.NodeInfo)) {
 		for _, r := range list {
 			if k, ok := at[r.Store]; ok && nodes[k].Draining {
@@ -179,24 +189,36 @@ func (g *Gateway) describeDrains(ctx context.Context, heads []mq.Head, nodes []a
 			}
 		}
 	}
-	sealed := func(n *api.NodeInfo) { n.Sealed++ }
-	takers := 0
-	for _, n := range g.view.Nodes() {
-		if !n.Draining && !n.Full {
-			takers++
+	// leave counts the copies that are on nodes which drain, against the takers that have none yet.
+	leave := func(list []mq.Replica) {
+		free, leaving := len(takers), 0
+		for _, r := range list {
+			if takers[r.Store] {
+				free--
+			}
 		}
+		each(list, func(*api.NodeInfo) { leaving++ })
+		each(list, func(n *api.NodeInfo) { n.NodesWanted = max(n.NodesWanted, leaving-free) })
+	}
+	sealed := func(s *mq.Segment) {
+		each(s.Replicas, func(n *api.NodeInfo) { n.Sealed++ })
+		leave(s.Replicas)
 	}
 	for i := range heads {
 		h := &heads[i]
 		if h.Last != nil {
-			each(h.Last.Replicas, sealed)
+			sealed(h.Last)
 		}
-		if h.Open != nil && takers < h.Quorum {
+		if h.Open == nil {
+			continue
+		}
+		leave(h.Open.Replicas)
+		if len(takers) < h.Quorum {
 			each(h.Open.Replicas, func(n *api.NodeInfo) { n.NeededBy++ })
 		}
 	}
 	return g.store.SealedSegments(ctx, func(s mq.Segment) bool {
-		each(s.Replicas, sealed)
+		sealed(&s)
 		return true
 	})
 }

@@ -217,11 +217,11 @@ func hide(value any) any {
 
 // previewDrain answers what a drained node would have to give away.
 func (g *Gateway) previewDrain(c echo.Context, name string) error {
-	n, err := g.describeNode(c.Request().Context(), name)
+	n, err := g.describeNode(c.Request().Context(), name, true)
 	if err != nil {
 		return err
 	}
-	n.DryRun, n.Draining = true, true
+	n.DryRun = true
 	return answerJSON(c, http.StatusOK, n)
 }
 

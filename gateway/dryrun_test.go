@@ -99,7 +99,7 @@ func TestDryRunsOfActions(t *testing.T) {
 	h := startHarness(t)
 	h.topic("orders", `{"partitions":1}`)
 
-	if n := decodeAs[api.NodeInfo](t, h.ok(200, "POST", "/v1/nodes/node-1/drain?dry_run=true", "")); !n.DryRun || !n.Draining || n.Leads != 1 || n.Replicas != 1 {
+	if n := decodeAs[api.NodeInfo](t, h.ok(200, "POST", "/v1/nodes/node-1/drain?dry_run=true", "")); !n.DryRun || !n.Draining || n.Leads != 1 || n.Replicas != 1 || n.NeededBy != 1 || n.NodesWanted != 1 {
 		t.Errorf("drain: %+v", n)
 	}
 	if n := decodeAs[api.Cluster](t, h.ok(200, "GET", "/v1/cluster", "")).Nodes; n[0].Draining || n[0].DryRun {

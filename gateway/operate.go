@@ -65,7 +65,7 @@ func (g *Gateway) setDrain(c echo.Context, name string, drain bool) error {
 		n, ok := v.Node(name)
 		return !ok || n.Draining == drain
 	})
-	n, err := g.describeNode(ctx, name)
+	n, err := g.describeNode(ctx, name, false)
 	if err != nil {
 		return err
 	}

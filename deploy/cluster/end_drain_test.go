@@ -43,6 +43,20 @@ func TestEndDrainTakesTheOnlyReplicaAlong(t *testing.T) {
 	}
 }
 
+// Of three nodes with three replicas none can be emptied, though the two others go on: the dry run says so before.
+func TestEndDrainWithoutAFourthNode(t *testing.T) {
+	t.Parallel()
+	c := start(t, Options{Nodes: 3})
+	one := via(t, c, 1)
+	one.topic("all", `{"partitions":2,"replicas":3}`)
+	one.publish("all", "v")
+	var node api.NodeInfo
+	one.call(200, "POST", "/v1/nodes/node-2/drain?dry_run=true", "", &node)
+	if !node.DryRun || node.NeededBy != 0 || node.NodesWanted != 1 {
+		t.Errorf("%+v, want one more node", node)
+	}
+}
+
 // With two replicas on two nodes nobody can leave, and the answer says so.
 func TestEndDrainSaysWhatCannotLeave(t *testing.T) {
 	t.Parallel()
@@ -52,7 +66,7 @@ func TestEndDrainSaysWhatCannotLeave(t *testing.T) {
 	one.publish("both", "v")
 	var node api.NodeInfo
 	one.call(200, "POST", "/v1/nodes/node-2/drain", "", &node)
-	if !node.Draining || node.NeededBy != 3 {
+	if !node.Draining || node.NeededBy != 3 || node.NodesWanted != 1 {
 		t.Errorf("%+v, want 3 partitions that can't leave", node)
 	}
 	var again api.NodeInfo

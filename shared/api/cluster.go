@@ -47,6 +47,9 @@ type NodeInfo struct {
 	// can't leave it, because too few other nodes take segments. It may go when all of these are 0.
 	Sealed   int `json:"sealed,omitempty"`
 	NeededBy int `json:"needed_by,omitempty"`
+	// NodesWanted is how many more nodes that take segments there would have to be for all its copies to find a place: until then it
+	// keeps sealed segments, and open ones are short of a replica.
+	NodesWanted int `json:"nodes_wanted,omitempty"`
 }
 
 // GatewayInfo is a registered gateway.

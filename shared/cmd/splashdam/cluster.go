@@ -35,7 +35,7 @@ func (d *drainCmd) Run(s *session) error {
 		return err
 	}
 	return s.show(out, func() string {
-		return fmt.Sprintf("%s would give away what it leads, %d partitions, and %d open segments.\n", out.Name, out.Leads, out.Replicas)
+		return fmt.Sprintf("%s would give away what it leads, %d partitions, and %d open segments.\n", out.Name, out.Leads, out.Replicas) + addNodes(&out)
 	})
 }
 
@@ -55,6 +55,21 @@ func drainNode(s *session, node string, drain bool) error {
 	return s.show(out, func() string { return renderNode(&out) })
 }
 
+// addNodes says that a node which drains, or would, can't be emptied by the nodes that there are.
+func addNodes(n *api.NodeInfo) string {
+	out := ""
+	if n.NeededBy > 0 {
+		out = fmt.Sprintf("%d partitions can't leave it: too few other nodes take segments.\n", n.NeededBy)
+	}
+	switch {
+	case n.NodesWanted == 1:
+		out += "No other node has room for all of its copies: add a log node.\n"
+	case n.NodesWanted > 1:
+		out += fmt.Sprintf("The other nodes have no room for all of its copies: add %d log nodes.\n", n.NodesWanted)
+	}
+	return out
+}
+
 func renderNode(n *api.NodeInfo) string {
 	state := "in use"
 	if n.Draining {
@@ -64,10 +79,10 @@ func renderNode(n *api.NodeInfo) string {
 	switch {
 	case !n.Draining:
 		return out
-	case n.NeededBy > 0:
-		return out + fmt.Sprintf("%d partitions can't leave it: too few other nodes take segments.\n", n.NeededBy)
+	case n.NeededBy+n.NodesWanted > 0:
+		return out + addNodes(n)
 	case n.Leads+n.Replicas+n.Sealed > 0:
-		return out + fmt.Sprintf("%d sealed segments are still to be copied elsewhere. Ask again.\n", n.Sealed)
+		return out + fmt.Sprintf("%d sealed segments are still to be copied elsewhere.\n", n.Sealed) + "To see how far it is: splashdam cluster drain " + n.Name + "\n"
 	}
 	return out + "Nothing needs it any more: it may be stopped.\n"
 }

@@ -230,6 +230,26 @@ func TestClusterTableOfStaleMetadata(t *testing.T) {
 	}
 }
 
+// A node that can't be emptied is never said to be only a matter of time.
+func TestDrainWithoutRoom(t *testing.T) {
+	n := api.NodeInfo{Name: "node-2", Alive: true, Draining: true, Sealed: 111, NodesWanted: 1}
+	same(t, renderNode(&n), `
+node-2 is draining: it leads 0 partitions and holds 0 open segments.
+No other node has room for all of its copies: add a log node.
+`)
+	n.NeededBy, n.NodesWanted = 4, 2
+	same(t, addNodes(&n), `
+4 partitions can't leave it: too few other nodes take segments.
+The other nodes have no room for all of its copies: add 2 log nodes.
+`)
+	n.NeededBy, n.NodesWanted = 0, 0
+	same(t, renderNode(&n), `
+node-2 is draining: it leads 0 partitions and holds 0 open segments.
+111 sealed segments are still to be copied elsewhere.
+To see how far it is: splashdam cluster drain node-2
+`)
+}
+
 func TestDeletion(t *testing.T) {
 	same(t, renderDeletion(&api.Deletion{DryRun: true, Topic: "orders", Groups: []string{"a", "b"}, Messages: 7, Bytes: 700, Partial: true}, 80), `
 would delete  topic orders
