@@ -82,6 +82,8 @@ func badgerOptions(dir string, readOnly bool, log badger.Logger) badger.Options 
 		WithNumCompactors(0).
 		WithNumLevelZeroTablesStall(noStall).
 		WithMetricsEnabled(false).
+		// Without it a value whose header is damaged leaves its log locked (valueLog.Read of Badger 4.9), and Close waits for ever.
+		WithVerifyValueChecksum(true).
 		WithChecksumVerificationMode(options.OnBlockRead).
 		WithLogger(log)
 }

@@ -145,3 +145,20 @@ func TestFoundDamageOutlivesTheLedger(t *testing.T) {
 	must(t, os.Truncate(filepath.Join(h.cfg.Dir, "ledger"), 0))
 	h.mustBeDamaged(t)
 }
+
+// The header of a value is damaged while its volume is open. Who reads it is told, and the store can be closed after it.
+func TestDamagedHeaderLocksNothing(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	s := mustOpen(t, cfg)
+	mustCreate(t, s, 1)
+	j := newJournal(1)
+	mustAppend(t, s, j.next(1, 1000), j.next(1, 1000))
+	flip(t, filepath.Join(cfg.Dir, "volumes", "000001", "000001.vlog"), badgerLogHeader+4, 1) // the value's length
+	for range 2 {
+		if err := s.Verify(1); !errors.Is(err, ErrDamaged) {
+			t.Errorf("read: %v", err)
+		}
+	}
+	mustClose(t, s)
+}
