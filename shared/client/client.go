@@ -43,7 +43,8 @@ type Options struct {
 	Keys Keys
 	// UserAgent is sent with every request; default "splashdam-go".
 	UserAgent string
-	// Log gets what a Consumer can tell nobody else; default: nothing is logged.
+	// Log gets what a Consumer can tell nobody else as warnings, and as information that a call is tried again ("err" says
+	// why) and that after such troubles a server ("server") answers. Default: nothing is logged.
 	Log *slog.Logger
 }
 
@@ -56,6 +57,7 @@ type Client struct {
 	keys      Keys
 	userAgent string
 	log       *slog.Logger
+	trouble   atomic.Uint32 // of the last try that failed, since which none succeeded
 }
 
 // New checks the options; it does not connect.

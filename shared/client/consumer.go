@@ -220,8 +220,17 @@ func (k *Consumer) join(ctx context.Context) (err error) {
 	if o == nil {
 		return nil
 	}
-	k.member, err = k.client.Member(ctx, k.topic, k.group, api.JoinInput{Name: o.Name, Zone: o.Zone, TTL: api.Duration(o.TTL)}, o.OnAssignment)
-	return err
+	pauses := k.client.retry.pauses()
+	for {
+		k.member, err = k.client.Member(ctx, k.topic, k.group, api.JoinInput{Name: o.Name, Zone: o.Zone, TTL: api.Duration(o.TTL)}, o.OnAssignment)
+		if err == nil || refused(err) || foreignBody(err) {
+			return err
+		}
+		k.client.log.Warn("joining failed, trying again", "topic", k.topic, "group", k.group, "err", err)
+		if !sleep(ctx, pauses.NextBackOff()) {
+			return err
+		}
+	}
 }
 
 // leave ends the membership before the handlers are waited for: others go on with the partitions meanwhile.

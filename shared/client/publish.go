@@ -194,7 +194,11 @@ func (c *Client) PublishBatch(ctx context.Context, topic string, messages []Mess
 			return nil, err
 		}
 		items, place = settleItems(results, items, place, answer.Results, err)
-		if len(items) == 0 || attempt >= c.retry.Attempts || time.Since(began) > c.retry.Elapsed || !sleep(ctx, pauses.NextBackOff()) {
+		if len(items) == 0 || attempt >= c.retry.Attempts || time.Since(began) > c.retry.Elapsed {
+			break
+		}
+		c.log.Info("trying again", "err", results[place[0]].Err)
+		if !sleep(ctx, pauses.NextBackOff()) {
 			break
 		}
 	}

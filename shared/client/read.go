@@ -58,16 +58,23 @@ func (c *Client) Read(ctx context.Context, topic string, o ReadOptions) (api.Rea
 }
 
 // Messages reads page after page. With o.Wait it goes on at the end of the topic until the context ends or
-// the range that was asked for is done; without, it stops at the end. An error is the last pair; that the
-// context ended is one.
+// the range that was asked for is done, and waits out faults that pass; without, it stops at the end. An error is
+// the last pair; that the context ended is one.
 func (c *Client) Messages(ctx context.Context, topic string, o ReadOptions) iter.Seq2[api.Message, error] {
 	return func(yield func(api.Message, error) bool) {
+		pauses := c.retry.pauses()
 		for {
 			page, err := c.Read(ctx, topic, o)
+			if o.Wait > 0 && err != nil && ctx.Err() == nil && !refused(err) && !foreignBody(err) {
+				c.log.Warn("reading failed, trying again", "topic", topic, "err", err)
+				sleep(ctx, pauses.NextBackOff())
+				continue
+			}
 			if err != nil {
 				yield(api.Message{}, err)
 				return
 			}
+			pauses.Reset()
 			for _, m := range page.Messages {
 				if ctx.Err() != nil {
 					yield(api.Message{}, context.Cause(ctx))

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -64,9 +65,51 @@ func (d *Delivery) fill(topic string, m *api.Delivery) error {
 
 // Settle carries out all acts of r in one call and returns an error (nil or *Error) for each receipt, all
 // of Ack first, then Nack, Reject, Extend, Release. Acts are committed when it returns. Settling twice is harmless,
-// so a lost answer is asked for again; after a first time that was carried out, a repeated nack or
-// reject may answer receipt_stale.
+// so a lost answer is asked for again within the bounds of Retry, and so are the acts that were refused for now; after a
+// first time that was carried out, a repeated nack or reject may answer receipt_stale.
 func (c *Client) Settle(ctx context.Context, r api.SettleRequest) ([]error, error) {
+	pauses, began := c.retry.pauses(), time.Now()
+	results, err := c.settleOnce(ctx, r)
+	out := results
+	place := make([]int, len(results)) // of each act of r in out
+	for i := range place {
+		place[i] = i
+	}
+	for attempt := 1; err == nil; attempt++ {
+		again := func(i int) bool {
+			var e *Error
+			return errors.As(results[i], &e) && e.Retryable
+		}
+		var left []int
+		for i, at := range place {
+			if out[at] = results[i]; again(i) {
+				left = append(left, at)
+			}
+		}
+		if len(left) == 0 || attempt >= c.retry.Attempts || time.Since(began) > c.retry.Elapsed {
+			break
+		}
+		r, place = actsOf(&r, again), left
+		c.log.Info("trying again", "err", out[left[0]])
+		if !sleep(ctx, pauses.NextBackOff()) {
+			break
+		}
+		// Where this fails, what the acts before it were answered holds for those that were not repeated.
+		results, err = c.settleOnce(ctx, r)
+	}
+	for _, at := range place {
+		if err != nil {
+			out[at] = err
+		}
+	}
+	if len(out) == 0 {
+		return nil, err
+	}
+	return out, nil
+}
+
+// settleOnce settles what is answered as a whole.
+func (c *Client) settleOnce(ctx context.Context, r api.SettleRequest) ([]error, error) {
 	n := receipts(&r)
 	if n == 0 {
 		return nil, nil
@@ -76,6 +119,28 @@ func (c *Client) Settle(ctx context.Context, r api.SettleRequest) ([]error, erro
 		return nil, err
 	}
 	return settled(answer.Results, n)
+}
+
+// actsOf keeps those acts whose number, in the order of the answer, is wanted.
+func actsOf(r *api.SettleRequest, wanted func(int) bool) (out api.SettleRequest) {
+	n := 0
+	out.Ack = pick(r.Ack, &n, wanted)
+	out.Nack = pick(r.Nack, &n, wanted)
+	out.Reject = pick(r.Reject, &n, wanted)
+	out.Extend = pick(r.Extend, &n, wanted)
+	out.Release = pick(r.Release, &n, wanted)
+	return out
+}
+
+// pick is actsOf for one kind; n counts over all.
+func pick[T any](all []T, n *int, wanted func(int) bool) (out []T) {
+	for _, one := range all {
+		if wanted(*n) {
+			out = append(out, one)
+		}
+		*n++
+	}
+	return out
 }
 
 // receipts is how many acts a request has.

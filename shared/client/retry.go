@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptrace"
 	"time"
@@ -17,7 +18,7 @@ import (
 // nothing was stored, and calls that have the same effect twice (reads, settles, settings as a whole).
 // A publish whose outcome is unknown is repeated only if its messages have idempotency keys; see Keys.
 type Retry struct {
-	// Attempts is how often a request is sent at most; 1 turns repeating off. Default 8.
+	// Attempts is how often a request is sent at most; 1 turns repeating off. Default: as often as Elapsed allows.
 	Attempts int
 	// Initial and Max bound the pause, which doubles and is spread by half each way; a longer Retry-After
 	// wins. Defaults 50 ms and 5 s.
@@ -29,7 +30,7 @@ type Retry struct {
 
 func (r Retry) withDefaults() Retry {
 	if r.Attempts <= 0 {
-		r.Attempts = 8
+		r.Attempts = math.MaxInt
 	}
 	if r.Initial <= 0 {
 		r.Initial = 50 * time.Millisecond
@@ -90,6 +91,9 @@ func (c *Client) send(ctx context.Context, q *call, take func(*http.Response) er
 		if elsewhere && !errors.Is(ctx.Err(), context.Canceled) {
 			c.servers.leave(base)
 		}
+		if ctx.Err() == nil && !refused(err) {
+			c.trouble.Store(troubleOf(sent))
+		}
 		if ctx.Err() != nil || !again || attempt >= c.retry.Attempts {
 			return final(err, sent, q.repeatable)
 		}
@@ -101,6 +105,7 @@ func (c *Client) send(ctx context.Context, q *call, take func(*http.Response) er
 		if time.Since(began)+pause > c.retry.Elapsed {
 			return final(err, sent, q.repeatable)
 		}
+		c.log.Info("trying again", "server", base, "err", err)
 		if !sleep(ctx, pause) {
 			return fmt.Errorf("%w (%w while waiting to repeat it)", err, context.Cause(ctx))
 		}
@@ -167,7 +172,11 @@ func (c *Client) once(ctx context.Context, base string, q *call) (answer *http.R
 			g.stop()
 		}
 	}()
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent = true }}
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		sent = true
+		// What waits at a gateway is answered late: that it can be reached again is known now.
+		c.well(base, noConnection)
+	}}
 	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), q.method, base+q.path, bytesReader(q.body))
 	if err != nil {
 		return nil, false, &Error{Code: "invalid_request", Detail: err.Error(), cause: err}
@@ -186,7 +195,29 @@ func (c *Client) once(ctx context.Context, base string, q *call) (answer *http.R
 		defer drop(answer)
 		return nil, true, readProblem(answer)
 	}
+	c.well(base, noAnswer)
 	return answer, true, nil
+}
+
+// What troubled the last try that failed, in Client.trouble.
+const (
+	noTrouble    uint32 = iota
+	noConnection        // no connection was made
+	noAnswer            // there was a connection, and no answer or one that says to try again
+)
+
+func troubleOf(sent bool) uint32 {
+	if sent {
+		return noAnswer
+	}
+	return noConnection
+}
+
+// well ends a trouble up to most, and says so.
+func (c *Client) well(base string, most uint32) {
+	if was := c.trouble.Load(); was != noTrouble && was <= most && c.trouble.CompareAndSwap(was, noTrouble) {
+		c.log.Info("the server answers again", "server", base)
+	}
 }
 
 // sleep waits for d; false when the context ended first.

@@ -107,7 +107,8 @@ type ways struct {
 // socketWait is how long the answer of a socket is waited for, before a request asks again.
 const socketWait = 10 * time.Second
 
-// settle settles over the socket, and by a request what the socket did not answer: settling twice is harmless.
+// settle settles over the socket, and by a request what the socket did not answer: settling twice is harmless. Receipts that
+// were refused for now are not asked for again, since those of other partitions wait behind them.
 func (w *ways) settle(ctx context.Context, r api.SettleRequest) ([]error, error) {
 	if s := w.socket.Load(); s != nil {
 		call, cancel := context.WithTimeout(ctx, socketWait)
@@ -117,5 +118,5 @@ func (w *ways) settle(ctx context.Context, r api.SettleRequest) ([]error, error)
 			return results, nil
 		}
 	}
-	return w.client.Settle(ctx, r)
+	return w.client.settleOnce(ctx, r)
 }

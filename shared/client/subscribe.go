@@ -99,6 +99,7 @@ func (c *Client) Subscribe(ctx context.Context, topic, group string, o Subscribe
 			if s.moved {
 				pause = c.retry.Initial // asked to go elsewhere, where nothing is wrong
 			} else {
+				c.trouble.Store(noAnswer)
 				c.log.Warn("a stream ended, opening it again", "topic", topic, "group", group, "err", err)
 			}
 			if !sleep(ctx, pause) {

@@ -18,6 +18,9 @@ func (c *Client) UpdateGroup(ctx context.Context, topic, group string, change ap
 	return update(ctx, c, pathOf("topics", topic, "groups", group), func(g *api.Group) any { return merged(&g.Settings, change) })
 }
 
+// maxUpdates bounds how often an update begins anew since somebody else was quicker.
+const maxUpdates = 8
+
 // update reads what is at path, and puts back what change makes of it if nobody else did meanwhile.
 func update[T any](ctx context.Context, c *Client, path string, change func(*T) any) (out T, err error) {
 	for attempt := 1; ; attempt++ {
@@ -36,7 +39,7 @@ func update[T any](ctx context.Context, c *Client, path string, change func(*T) 
 			put.header.Set("If-Match", tag)
 		}
 		_, err = c.exchange(ctx, put, &out)
-		if !IsCode(err, mqerr.PreconditionFailed) || attempt >= c.retry.Attempts {
+		if !IsCode(err, mqerr.PreconditionFailed) || attempt >= min(c.retry.Attempts, maxUpdates) {
 			return out, err
 		}
 	}
