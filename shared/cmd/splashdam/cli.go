@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"os"
 	"reflect"
@@ -75,6 +76,7 @@ type session struct {
 	in      io.Reader
 	out     io.Writer
 	err     io.Writer
+	notes   *notes // of what passes, on err
 	format  string
 	width   int // 0: no bound
 	colours bool
@@ -84,7 +86,12 @@ type session struct {
 
 // call gives a context for one ordinary call.
 func (s *session) call() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(s.ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
+	stop := s.notes.slow(slowAnswer)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // wait passes the time, or less when a signal comes.
@@ -188,12 +195,14 @@ func usage(w io.Writer, err error) int {
 }
 
 func newSession(ctx context.Context, c *cli, in io.Reader, out, errOut io.Writer) (*session, error) {
-	sdk, err := client.New(client.Options{Servers: c.Server, UserAgent: "splashdam-cli",
-		Retry: client.Retry{Elapsed: max(c.Timeout-gatewayPatience, c.Timeout/3)}})
+	errOut = &oneByOne{w: errOut}
+	told := &notes{w: errOut, at: map[string]time.Time{}}
+	sdk, err := client.New(client.Options{Servers: c.Server, UserAgent: "splashdam-cli", Log: slog.New(told),
+		Retry: client.Retry{Max: time.Second, Elapsed: max(c.Timeout-gatewayPatience, c.Timeout/3)}})
 	if err != nil {
 		return nil, err
 	}
-	s := &session{ctx: ctx, client: sdk, in: in, out: out, err: errOut, format: c.Output, width: 80, timeout: c.Timeout}
+	s := &session{ctx: ctx, client: sdk, in: in, out: out, err: errOut, notes: told, format: c.Output, width: 80, timeout: c.Timeout}
 	if c.Wide {
 		s.width = 0
 	}

@@ -72,7 +72,7 @@ func TestExitStatuses(t *testing.T) {
 		{"done", `200 {"topics":[]}`, []string{"topic", "list"}, exitOK, nil},
 		{"not found", `404 {"code":"topic_not_found","title":"There is no such topic; create it.","detail":"nope","request_id":"r7"}`,
 			[]string{"topic", "describe", "t"}, exitRefused, []string{"topic_not_found: nope", "create it", "r7"}},
-		{"outcome unknown", `504 {"code":"outcome_unknown","retryable":true}`, []string{"publish", "t"}, exitUnknown, []string{"outcome_unknown", "may or may not"}},
+		{"outcome unknown", `504 {"code":"outcome_unknown","retryable":true}`, []string{"publish", "t", "--timeout", "1s"}, exitUnknown, []string{"outcome_unknown", "may or may not"}},
 		{"no such command", "", []string{"nope"}, exitUsage, []string{"--help"}},
 		{"bad flag", "", []string{"topic", "list", "-o", "xml"}, exitUsage, []string{"--output"}},
 		{"wrong mix of flags", "", []string{"consume", "t", "-g", "g", "--from", "3"}, exitUsage, []string{"without --group"}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/splashdam/splashdam/shared/api"
@@ -117,14 +118,16 @@ func (c *consumeCmd) receive(s *session, p *printer) error {
 		if c.Max > 0 {
 			request.Max = min(request.Max, left)
 		}
+		stop := s.notes.slow(time.Duration(request.Wait) + slowAnswer)
 		got, err := s.client.Receive(s.ctx, c.Topic, c.Group, request)
+		stop()
 		if err != nil && member != nil && client.IsNotMember(err) {
 			member.Lost() // it joins again
 			s.wait(100 * time.Millisecond)
 			continue
 		}
 		if err != nil && c.Follow && passes(err) && s.ctx.Err() == nil {
-			fmt.Fprintf(s.err, "%s; trying again\n", passing(err))
+			s.notes.trying(err, tryingAgain)
 			s.wait(time.Second)
 			continue
 		}
@@ -151,6 +154,12 @@ func (c *consumeCmd) receive(s *session, p *printer) error {
 	return nil
 }
 
+// tryingAgain is what those are told who follow.
+const tryingAgain = "trying again"
+
+// follows says whether only a signal ends it.
+func (c *consumeCmd) follows() bool { return c.Follow || c.Stream || c.WebSocket }
+
 // passes says whether a receive that failed so may succeed later: the connection broke (what it held comes
 // back by itself), or the server said so.
 func passes(err error) bool {
@@ -170,6 +179,21 @@ func (c *consumeCmd) acknowledge(s *session, settle settleFunc, got []client.Del
 		request.Ack = append(request.Ack, got[i].Receipt)
 	}
 	results, err := settle(ctx, request)
+	for c.follows() {
+		// Acknowledging again what was acknowledged is harmless, so following does not end here either.
+		fault := err
+		if i := slices.IndexFunc(results, func(one error) bool { return one != nil && passes(one) }); i >= 0 {
+			fault = results[i]
+		}
+		if fault == nil || !passes(fault) || s.ctx.Err() != nil {
+			break
+		}
+		s.notes.trying(fault, tryingAgain)
+		s.wait(time.Second)
+		again, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), s.timeout)
+		results, err = settle(again, request)
+		cancel()
+	}
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"time"
 
@@ -35,7 +34,7 @@ func (c *consumeCmd) stream(s *session, p *printer) error {
 		if !again || s.ctx.Err() != nil {
 			return interruptedIsFine(s, err)
 		}
-		fmt.Fprintf(s.err, "%s; connecting again\n", passing(err))
+		s.notes.trying(err, "connecting again")
 		s.wait(time.Second)
 	}
 }

@@ -129,8 +129,17 @@ func passing(err error) string {
 	if errors.As(err, &e) && errors.Unwrap(e) == nil {
 		return e.Error()
 	}
-	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
-		err = inner
+	gateway := "the gateway"
+	var lost *url.Error
+	if errors.As(err, &lost) {
+		if u, bad := url.Parse(lost.URL); bad == nil {
+			gateway += " " + u.Scheme + "://" + u.Host
+		}
 	}
-	return fmt.Sprintf("no connection to the gateway (%v)", err)
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		if err = inner; errors.Unwrap(inner) == client.ErrSilent {
+			return strings.TrimPrefix(inner.Error(), "client: ") // that names it
+		}
+	}
+	return fmt.Sprintf("no connection to %s (%v)", gateway, err)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/client"
@@ -68,9 +69,16 @@ func (c *consumeCmd) join(s *session) (member *client.Member, leave func(), err 
 	if c.Member == "" {
 		return nil, func() {}, nil
 	}
-	member, err = s.client.Member(s.ctx, c.Topic, c.Group, api.JoinInput{Name: c.Member, Zone: c.Zone, TTL: api.Duration(c.TTL)}, s.assigned(c.Member))
-	if err != nil {
-		return nil, nil, err
+	for {
+		member, err = s.client.Member(s.ctx, c.Topic, c.Group, api.JoinInput{Name: c.Member, Zone: c.Zone, TTL: api.Duration(c.TTL)}, s.assigned(c.Member))
+		if err == nil {
+			break
+		}
+		if !c.follows() || !passes(err) || s.ctx.Err() != nil {
+			return nil, nil, err
+		}
+		s.notes.trying(err, tryingAgain)
+		s.wait(time.Second)
 	}
 	return member, func() { _ = member.Leave(context.WithoutCancel(s.ctx)) }, nil // who can't leave expires
 }
