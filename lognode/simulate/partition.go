@@ -67,7 +67,7 @@ type leadership struct {
 	own          []placed
 	given        int
 	ownBytes     int
-	lag          segment.Lag
+	lag          segment.OwnLag
 	waits        slow.Waits
 	behind       bool
 	sinceOpen    int64

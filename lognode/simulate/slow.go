@@ -26,7 +26,7 @@ func (n *Node) foundSlow() (found bool) {
 	now := n.host.Steady()
 	for _, p := range n.order {
 		if l := p.lead; l != nil && l.serving {
-			late := l.lag.Of(now, l.seg.Tail(l.seg.Self()), l.seg.Commit()) > lateAfter
+			late := l.lag.Of(now, l.seg.Tail(l.seg.Self()), l.seg.Commit(), l.seg.Next()) > lateAfter
 			found = found || late || l.waits.On() && l.waits.Left(now) == 0
 		}
 	}

@@ -39,20 +39,20 @@ type leadership struct {
 	given        int           // how many of own the store has taken
 	giving       bool          // a timer runs to offer the others again
 	ownBytes     int
-	lag          segment.Lag // of the own disk behind what is committed
-	waits        slow.Waits  // of writers for the own disk
-	waited       *time.Timer // runs while they wait
-	behind       *time.Timer // runs while a first hand-over waits to be written
-	sinceOpen    int64       // bytes of entries in this segment
-	checkpointed int64       // sinceOpen at the last checkpoint
-	late         bool        // followers are, and the node was told
-	asked        bool        // the controller was asked for a seal
-	began        time.Time   // when this leadership did
-	messages     bool        // the segment has messages
-	full         bool        // by retention: publishes are refused
-	pass         pass        // of retention by time
-	shelf        shelf       // the archive
-	holes        []mq.Hole   // of the head that its state was loaded with; with the machine over a roll
+	lag          segment.OwnLag // of the own disk behind what is committed
+	waits        slow.Waits     // of writers for the own disk
+	waited       *time.Timer    // runs while they wait
+	behind       *time.Timer    // runs while a first hand-over waits to be written
+	sinceOpen    int64          // bytes of entries in this segment
+	checkpointed int64          // sinceOpen at the last checkpoint
+	late         bool           // followers are, and the node was told
+	asked        bool           // the controller was asked for a seal
+	began        time.Time      // when this leadership did
+	messages     bool           // the segment has messages
+	full         bool           // by retention: publishes are refused
+	pass         pass           // of retention by time
+	shelf        shelf          // the archive
+	holes        []mq.Hole      // of the head that its state was loaded with; with the machine over a roll
 	unreadable   unreadables
 	dead         deadCarrying
 	sizing       bool // dead letters are being measured

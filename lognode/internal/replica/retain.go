@@ -99,7 +99,7 @@ func (p *Partition) tellLate(l *leadership) {
 		p.env.Late(s.ID, late)
 	}
 	l.late = len(late) > 0
-	if l.lag.Of(now, l.seg.Tail(l.seg.Self()), l.seg.Commit()) > int64(lateAfter) {
+	if l.lag.Of(now, l.seg.Tail(l.seg.Self()), l.seg.Commit(), l.seg.Next()) > int64(lateAfter) {
 		p.env.Slow.Store(true) // a follower would be replaced
 	}
 }

@@ -121,6 +121,27 @@ func (g *Lag) Of(now int64, has, next mq.Position) int64 {
 	return now - g.since
 }
 
+// OwnLag tells for how long a leader's own copy has lacked what others have. The zero value begins when it is asked first.
+type OwnLag struct {
+	lag    Lag
+	commit mq.Position
+	moved  int64 // when commit was seen to move
+}
+
+// Of is for how long, at least, the own copy, which has everything below has, has lacked something that is committed, now in Unix
+// nanoseconds. It is 0 where the others have stood still as well for half of that time, with something placed that they have not
+// written: then theirs are no quicker.
+func (o *OwnLag) Of(now int64, has, commit, next mq.Position) int64 {
+	if commit != o.commit {
+		o.commit, o.moved = commit, now
+	}
+	lag := o.lag.Of(now, has, commit)
+	if commit != next && now-o.moved >= lag/2 {
+		return 0
+	}
+	return lag
+}
+
 // Whole says whether the follower has everything below next.
 func (f *Follower) Whole(next mq.Position) bool { return !f.acked.Before(next) }
 

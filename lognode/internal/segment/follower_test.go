@@ -49,3 +49,28 @@ func TestCommits(t *testing.T) {
 		}
 	}
 }
+
+// A copy is late for what it lacks while others go on, or have everything; where they stand still, too, with more to write, it is not.
+func TestOwnLag(t *testing.T) {
+	at := func(n uint64) mq.Position { return mq.Position{Offset: n} }
+	var o OwnLag
+	for i, x := range []struct {
+		now               int64
+		has, commit, next uint64
+		lag               int64
+	}{
+		{100, 10, 10, 10, 0},
+		{110, 10, 20, 20, 0},  // what was committed by then, it lacks from now on
+		{120, 10, 30, 40, 10}, // the others go on
+		{124, 10, 30, 40, 14},
+		{130, 10, 30, 40, 0},  // and stand still since 120
+		{140, 10, 30, 30, 30}, // nothing waits for them
+		{150, 10, 31, 40, 40},
+		{151, 31, 31, 40, 0}, // it has caught up
+		{500, 31, 31, 31, 0},
+	} {
+		if got := o.Of(x.now, at(x.has), at(x.commit), at(x.next)); got != x.lag {
+			t.Errorf("step %d: a lag of %d, want %d", i, got, x.lag)
+		}
+	}
+}
