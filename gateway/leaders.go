@@ -118,6 +118,8 @@ func controlError(leader string, err error) error {
 		return mqerr.New(mqerr.Cancelled, "")
 	case codes.DeadlineExceeded:
 		return mqerr.New(mqerr.NoLeader, "node %s did not answer in time", leader)
+	case codes.Unavailable:
+		return mqerr.New(mqerr.NoLeader, "%s can't be reached", leader)
 	}
 	e = mqerr.Of(mqpb.Error(err))
 	return publicError(e.Code, fmt.Sprintf("node %s: %s", leader, e.Detail))

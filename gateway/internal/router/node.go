@@ -45,7 +45,7 @@ type node struct {
 	cancel context.CancelFunc
 
 	session atomic.Pointer[Session] // nil while no stream is open
-	lastErr atomic.Pointer[error]
+	failed  atomic.Bool             // a stream could not be opened, or ended; the log says why
 }
 
 // Session is one opened stream. It is valid to use one after its end; everything fails then.
@@ -98,8 +98,8 @@ func newNode(r *Router, name, addr string) (*node, error) {
 
 // away is the error while no stream is open.
 func (n *node) away() error {
-	if err := n.lastErr.Load(); err != nil {
-		return mqerr.New(mqerr.NoLeader, "node %s can't be reached: %s", n.name, reason(*err))
+	if n.failed.Load() {
+		return mqerr.New(mqerr.NoLeader, "%s can't be reached", n.name)
 	}
 	return mqerr.New(mqerr.NoLeader, "node %s is not connected yet", n.name)
 }
@@ -113,7 +113,7 @@ func (n *node) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		n.lastErr.Store(&err)
+		n.failed.Store(true)
 		n.r.cfg.Log.Debug("the stream to a log node ended", slog.String("node", n.name), slog.Any("error", err))
 		if time.Since(start) > lastReopen {
 			pause = firstReopen

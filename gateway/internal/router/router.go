@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/status"
-
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/link"
 	"github.com/splashdam/splashdam/shared/meta"
@@ -208,18 +206,14 @@ func (r *Router) try(ctx context.Context, p mq.PartitionID, t frame.Type, body l
 	case errors.Is(err, link.ErrFull):
 		return Answer{}, false, mqerr.New(mqerr.Overloaded, "node %s reads too slowly", s.node)
 	case sent && !repeatable:
-		return Answer{}, false, mqerr.New(mqerr.OutcomeUnknown, "the connection to node %s broke: %s", s.node, reason(err))
+		return Answer{}, false, broke(mqerr.OutcomeUnknown, s.node)
 	}
-	return Answer{}, true, mqerr.New(mqerr.NoLeader, "node %s: %s", s.node, reason(err))
+	return Answer{}, true, broke(mqerr.NoLeader, s.node)
 }
 
-// reason is the text of an error of a connection, without gRPC's words around it.
-func reason(err error) string {
-	var s interface{ GRPCStatus() *status.Status }
-	if errors.As(err, &s) {
-		return s.GRPCStatus().Message()
-	}
-	return err.Error()
+// broke is for a call whose stream ended. What gRPC says of that is in the log: it tells the caller nothing.
+func broke(code mqerr.Code, node string) error {
+	return mqerr.New(code, "the connection to %s broke", node)
 }
 
 // nothingDone lists the answers after which the same request may be sent elsewhere or later.
