@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,5 +131,51 @@ func TestSettleAgainWhatWasRefusedForNow(t *testing.T) {
 		if want := []string{"[b] [] [d]", "[] [] [d]"}; !slices.Equal(asked, want) {
 			t.Errorf("asked again for %q, want %q", asked, want)
 		}
+	})
+}
+
+// What a handler has done is told for as long as its message may still be leased to it, so that nobody does it again.
+func TestAConsumerSettlesAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var back time.Time
+		settled := make(chan string, 1)
+		received := false
+		var mu sync.Mutex
+		w := &wire{answer: func(_ int, r *http.Request, body []byte) (*http.Response, error) {
+			time.Sleep(time.Second) // a poll takes its time
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case time.Now().Before(back):
+				return nil, errRefused
+			case strings.HasSuffix(r.URL.Path, "/settle"):
+				settled <- string(body)
+				return reply(200, `{"results":[{}]}`), nil
+			case received:
+				return reply(200, `{}`), nil
+			}
+			received, back = true, time.Now().Add(50*time.Second)
+			return reply(200, `{"messages":[{"receipt":"r1","value":"v","encoding":"utf8"}]}`), nil
+		}}
+		c := over(t, w, Options{})
+		var running sync.WaitGroup
+		running.Go(func() {
+			o := ConsumerOptions{Concurrency: 1, Lease: time.Minute}
+			if err := c.Consumer("t", "g", func(context.Context, Delivery) error { return nil }, o).Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		select {
+		case body := <-settled:
+			if body != `{"ack":["r1"]}` {
+				t.Errorf("settled %s", body)
+			}
+		case <-time.After(10 * time.Minute):
+			t.Error("the ack was given up")
+		}
+		cancel()
+		running.Wait()
 	})
 }

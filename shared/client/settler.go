@@ -19,6 +19,9 @@ type settler struct {
 	client *Client
 	ways   *ways
 	linger time.Duration
+	lease  time.Duration
+	going  context.Context // until no more comes
+	end    context.CancelFunc
 	in     chan settlement // holds one call's worth; at the bound handlers wait
 }
 
@@ -28,13 +31,17 @@ type settlement struct {
 }
 
 func newSettler(c *Client, w *ways, o ConsumerOptions) *settler {
-	return &settler{client: c, ways: w, linger: o.SettleLinger, in: make(chan settlement, min(o.Concurrency, maxSettle))}
+	going, end := context.WithCancel(context.Background())
+	return &settler{client: c, going: going, end: end, ways: w, linger: o.SettleLinger, lease: o.Lease, in: make(chan settlement, min(o.Concurrency, maxSettle))}
 }
 
 func (s *settler) file(receipt string, err error) { s.in <- settlement{receipt, err} }
 
 // close says that no more comes; run returns once all is settled.
-func (s *settler) close() { close(s.in) }
+func (s *settler) close() {
+	s.end()
+	close(s.in)
+}
 
 func (s *settler) run() {
 	for first := range s.in {
@@ -82,10 +89,16 @@ func add(r *api.SettleRequest, s settlement) {
 	}
 }
 
-// send settles once, with the client's retries. What fails for good comes back when its lease ends, so it
-// is only logged. The context has no end of its own: Retry bounds the time, also while stopping.
+// send settles once, with the client's retries, and while no server answers again for as long as a lease. What fails for
+// good comes back when its lease ends, so it is only logged. The context has no end of its own: while stopping, Retry
+// bounds the time.
 func (s *settler) send(r api.SettleRequest) {
+	began := time.Now()
 	results, err := s.ways.settle(context.Background(), r)
+	for err != nil && !refused(err) && !foreignBody(err) && time.Since(began) < s.lease && s.going.Err() == nil {
+		sleep(s.going, min(s.client.retry.Max, s.lease/8))
+		results, err = s.ways.settle(context.Background(), r)
+	}
 	if err != nil {
 		s.client.log.Warn("settle failed; the messages come again when their leases end",
 			"acks", len(r.Ack), "nacks", len(r.Nack), "rejects", len(r.Reject), "err", err)
