@@ -165,7 +165,7 @@ func serve(ctx context.Context, f flags, c *cluster.Cluster, stdout io.Writer) e
 			if !f.processes || !errors.As(err, &ended) {
 				return err
 			}
-			fmt.Fprintf(stdout, "%v; it starts again in %s.\n", ended, startAgain)
+			fmt.Fprintln(stdout, endedNote(ended))
 			m := c.MemberNamed(ended.Name)
 			again.again(ctx, ended.Name, func(ctx context.Context) error {
 				_ = m.Kill() // it has ended; this forgets that run

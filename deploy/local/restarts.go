@@ -2,13 +2,21 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/splashdam/splashdam/deploy/cluster"
 )
 
 // startAgain is when a process that ended by itself, or was killed by hand, is started again.
 const startAgain = 2 * time.Second
+
+// endedNote tells the user of a process that ended; how it did is on a line of its own, as the name of its log may be long.
+func endedNote(e *cluster.Ended) string {
+	return fmt.Sprintf("%s ended by itself; it starts again in %s.\n  %v", e.Name, startAgain, e.Err)
+}
 
 // restarts starts processes again that have ended, each beside the others: a node can't start without the coordinators, and
 // must not keep them from being started. Not for use by several goroutines at once.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/splashdam/splashdam/deploy/cluster"
 )
 
 // A node that can't start before a coordinator does, as both were killed, does not keep the coordinator from it; what fails
@@ -52,4 +54,11 @@ func TestRestartsEndWithTheirContext(t *testing.T) {
 		time.AfterFunc(time.Second+startAgain, cancel)
 		r.wait()
 	})
+}
+
+func TestEndedNote(t *testing.T) {
+	got := endedNote(&cluster.Ended{Name: "coordinator-1", Err: errors.New("signal: killed, see ./data/coordinator-1.log")})
+	if want := "coordinator-1 ended by itself; it starts again in 2s.\n  signal: killed, see ./data/coordinator-1.log"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }

@@ -82,7 +82,10 @@ func renderNode(n *api.NodeInfo) string {
 	case n.NeededBy+n.NodesWanted > 0:
 		return out + addNodes(n)
 	case n.Leads+n.Replicas+n.Sealed > 0:
-		return out + fmt.Sprintf("%d sealed segments are still to be copied elsewhere.\n", n.Sealed) + "To see how far it is: splashdam cluster drain " + n.Name + "\n"
+		if n.Sealed > 0 {
+			out += fmt.Sprintf("%d sealed segments are still to be copied elsewhere.\n", n.Sealed)
+		}
+		return out + "To see how far it is: splashdam cluster drain " + n.Name + "\n"
 	}
 	return out + "Nothing needs it any more: it may be stopped.\n"
 }

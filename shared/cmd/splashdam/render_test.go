@@ -248,6 +248,11 @@ node-2 is draining: it leads 0 partitions and holds 0 open segments.
 111 sealed segments are still to be copied elsewhere.
 To see how far it is: splashdam cluster drain node-2
 `)
+	n.Leads, n.Sealed = 2, 0
+	same(t, renderNode(&n), `
+node-2 is draining: it leads 2 partitions and holds 0 open segments.
+To see how far it is: splashdam cluster drain node-2
+`)
 }
 
 func TestDeletion(t *testing.T) {
