@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -14,18 +15,24 @@ import (
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
+// streamWait bounds how long a description of the cluster waits for streams to nodes.
+const streamWait = 500 * time.Millisecond
+
 // handleCluster answers who is there and how the partitions do, by what this gateway knows from etcd.
 func (g *Gateway) handleCluster(c echo.Context) error {
 	ctx := c.Request().Context()
 	heads := g.view.AllHeads()
 	fresh := g.view.Freshness()
-	nodes, err := g.describeNodes(ctx, heads, fresh.Stale, "")
+	asking, cancel := context.WithTimeout(ctx, streamWait)
+	defer cancel()
+	answers := g.whoAnswers(asking, fresh.Stale)
+	nodes, err := g.describeNodes(ctx, heads, answers, "")
 	if err != nil {
 		return err
 	}
 	out := api.Cluster{ID: g.view.ClusterID(), Gateway: g.cfg.Name, Metadata: api.MetadataCurrent, Nodes: nodes,
 		Gateways: []api.GatewayInfo{}, Coordinators: []api.CoordinatorInfo{}, CoordinatorsWanted: len(g.cfg.Etcd),
-		Partitions: g.countPartitions(heads, fresh.Stale)}
+		Partitions: g.countPartitions(heads, answers)}
 	controller := ""
 	switch {
 	case fresh.Stale:
@@ -64,7 +71,7 @@ func (g *Gateway) controller(ctx context.Context) string {
 
 // countPartitions goes by the topics' settings, so that a partition counts before the controller made it. While the metadata
 // are stale it goes by which nodes answer this gateway.
-func (g *Gateway) countPartitions(heads []mq.Head, stale bool) api.PartitionCounts {
+func (g *Gateway) countPartitions(heads []mq.Head, answers map[mq.StoreID]bool) api.PartitionCounts {
 	byID := make(map[mq.PartitionID]*mq.Head, len(heads))
 	for i := range heads {
 		byID[heads[i].Partition] = &heads[i]
@@ -83,8 +90,8 @@ func (g *Gateway) countPartitions(heads []mq.Head, stale bool) api.PartitionCoun
 				}
 			}
 			state := g.partitionState(h)
-			if stale {
-				state = g.answeringState(h, state)
+			if answers != nil {
+				state = answeringState(h, state, answers)
 			}
 			switch state {
 			case api.StateOpening:
@@ -100,14 +107,34 @@ func (g *Gateway) countPartitions(heads []mq.Head, stale bool) api.PartitionCoun
 	return out
 }
 
+// whoAnswers says, while the metadata are stale, which nodes answer this gateway; nil otherwise. ctx bounds the wait for streams that
+// nobody has needed yet.
+func (g *Gateway) whoAnswers(ctx context.Context, stale bool) map[mq.StoreID]bool {
+	if !stale {
+		return nil
+	}
+	out := map[mq.StoreID]bool{}
+	nodes := g.view.Nodes()
+	answers := make([]bool, len(nodes))
+	var asked sync.WaitGroup
+	for i, n := range nodes {
+		asked.Go(func() { answers[i] = g.router.Answers(ctx, n.Name, n.Addr) })
+	}
+	asked.Wait()
+	for i, n := range nodes {
+		out[n.Store] = answers[i]
+	}
+	return out
+}
+
 // answeringState makes of the state of a partition by the metadata what it is by the nodes that answer.
-func (g *Gateway) answeringState(h *mq.Head, state string) string {
+func answeringState(h *mq.Head, state string, answers map[mq.StoreID]bool) string {
 	if state == api.StateOpening {
 		return state
 	}
 	for _, r := range h.Open.Replicas {
-		switch n, ok := g.view.NodeByStore(r.Store); {
-		case ok && g.router.Answers(n.Name, n.Addr):
+		switch {
+		case answers[r.Store]:
 		case r.Store == h.Open.Leader.Store:
 			return api.StateOpening
 		default:
@@ -119,8 +146,8 @@ func (g *Gateway) answeringState(h *mq.Head, state string) string {
 
 // describeNodes lists the nodes that are registered, then replicas' stores that are not. While a node is draining it reads
 // the list of sealed segments from etcd, a thousand at a time; not while the metadata are stale, as etcd can't be asked: alive is
-// then what answers this gateway. The node that is named by leaving, if any, is described as if it were draining.
-func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head, stale bool, leaving string) ([]api.NodeInfo, error) {
+// then what answers this gateway, by whoAnswers. The node that is named by leaving, if any, is described as if it were draining.
+func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head, answers map[mq.StoreID]bool, leaving string) ([]api.NodeInfo, error) {
 	out := []api.NodeInfo{}
 	at := map[mq.StoreID]int{}
 	draining := false
@@ -132,7 +159,7 @@ func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head, stale bool
 			takers[n.Store] = true
 		}
 		at[n.Store] = len(out)
-		out = append(out, api.NodeInfo{Name: n.Name, Alive: !stale || g.router.Answers(n.Name, n.Addr), Store: string(n.Store), Boot: n.Boot, Address: n.Addr, Zone: n.Zone, Draining: n.Draining, SlowDisk: n.Slow, ClockAhead: n.Ahead})
+		out = append(out, api.NodeInfo{Name: n.Name, Alive: answers == nil || answers[n.Store], Store: string(n.Store), Boot: n.Boot, Address: n.Addr, Zone: n.Zone, Draining: n.Draining, SlowDisk: n.Slow, ClockAhead: n.Ahead})
 	}
 	for i := range heads {
 		open := heads[i].Open
@@ -152,7 +179,7 @@ func (g *Gateway) describeNodes(ctx context.Context, heads []mq.Head, stale bool
 			}
 		}
 	}
-	if draining && !stale {
+	if draining && answers == nil {
 		if err := g.describeDrains(ctx, heads, out, at, takers); err != nil {
 			return nil, err
 		}
@@ -167,7 +194,7 @@ func (g *Gateway) describeNode(ctx context.Context, name string, leaving bool) (
 	if leaving {
 		as = name
 	}
-	nodes, err := g.describeNodes(ctx, g.view.AllHeads(), false, as)
+	nodes, err := g.describeNodes(ctx, g.view.AllHeads(), nil, as)
 	if err != nil {
 		return api.NodeInfo{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +46,7 @@ type node struct {
 	cancel context.CancelFunc
 
 	session atomic.Pointer[Session] // nil while no stream is open
+	tried   chan struct{}           // closed when it is known whether the first stream opens
 	failed  atomic.Bool             // a stream could not be opened, or ended; the log says why
 }
 
@@ -86,7 +88,7 @@ func newNode(r *Router, name, addr string) (*node, error) {
 		return nil, fmt.Errorf("router: node %s at %s: %w", name, addr, err)
 	}
 	ctx, cancel := context.WithCancel(r.ctx)
-	n := &node{r: r, name: name, addr: addr, conn: conn, client: mqpb.NewLogNodeClient(conn), cancel: cancel}
+	n := &node{r: r, name: name, addr: addr, conn: conn, client: mqpb.NewLogNodeClient(conn), cancel: cancel, tried: make(chan struct{})}
 	r.work.Add(1)
 	go func() {
 		defer r.work.Done()
@@ -107,9 +109,12 @@ func (n *node) away() error {
 // run keeps a stream open until ctx ends.
 func (n *node) run(ctx context.Context) {
 	pause := firstReopen
+	tried := sync.OnceFunc(func() { close(n.tried) })
+	defer tried()
 	for ctx.Err() == nil {
 		start := time.Now()
-		err := n.stream(ctx)
+		err := n.stream(ctx, tried)
+		tried()
 		if ctx.Err() != nil {
 			return
 		}
@@ -128,8 +133,8 @@ func (n *node) run(ctx context.Context) {
 	}
 }
 
-// stream opens one stream and serves it until it ends.
-func (n *node) stream(ctx context.Context) error {
+// stream opens one stream, calls opened, and serves the stream until it ends.
+func (n *node) stream(ctx context.Context, opened func()) error {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, metaGateway, n.r.cfg.Gateway, metaInstance, n.r.cfg.Instance))
 	defer cancel()
 	transport, err := n.client.Gateway(ctx, grpc.WaitForReady(false))
@@ -140,6 +145,7 @@ func (n *node) stream(ctx context.Context) error {
 	s := &Session{node: n.name, caller: link.NewCaller(stream)}
 	s.heard.Store(n.r.elapsed())
 	n.session.Store(s)
+	opened()
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)

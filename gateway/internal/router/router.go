@@ -291,12 +291,16 @@ func (r *Router) connected(name string) string {
 	return ""
 }
 
-// Answers says whether a node was heard within the last two seconds on the stream to it. The first question opens the stream, and is
-// answered with no.
-func (r *Router) Answers(name, addr string) bool {
+// Answers says whether a node was heard within the last two seconds on the stream to it. The first question opens the stream, and
+// waits for that until ctx ends at the latest.
+func (r *Router) Answers(ctx context.Context, name, addr string) bool {
 	n, err := r.node(name, addr)
 	if err != nil {
 		return false
+	}
+	select {
+	case <-n.tried:
+	case <-ctx.Done():
 	}
 	s := n.session.Load()
 	return s != nil && s.silent(r.elapsed()) < silence
