@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -38,6 +39,15 @@ func TestAnswersWaitsForTheFirstStream(t *testing.T) {
 	defer r.Close()
 	if !r.Answers(t.Context(), "node-1", ln.Addr().String()) {
 		t.Error("a node that is there does not answer")
+	}
+	s := r.nodes[ln.Addr().String()].session.Load()
+	s.heard.Add(-int64(6 * time.Second)) // its clock comes every five seconds
+	if !r.Answers(t.Context(), "node-1", ln.Addr().String()) {
+		t.Error("an idle node does not answer")
+	}
+	s.heard.Add(-int64(2 * time.Second))
+	if r.Answers(t.Context(), "node-1", ln.Addr().String()) {
+		t.Error("a node that hangs answers")
 	}
 	server.Stop()
 	if err := <-served; err != nil {

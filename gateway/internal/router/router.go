@@ -25,6 +25,8 @@ const (
 	lastPause  = 250 * time.Millisecond
 	// lookEvery bounds how often the controller is asked to look at the cluster.
 	lookEvery = time.Second
+	// unheard is when a node counts as not answering, though its stream is there: an idle one tells its clock every five seconds.
+	unheard = 7 * time.Second
 )
 
 // Config says whom a router speaks for.
@@ -291,7 +293,7 @@ func (r *Router) connected(name string) string {
 	return ""
 }
 
-// Answers says whether a node was heard within the last two seconds on the stream to it. The first question opens the stream, and
+// Answers says whether a node was heard within the last seven seconds on the stream to it. The first question opens the stream, and
 // waits for that until ctx ends at the latest.
 func (r *Router) Answers(ctx context.Context, name, addr string) bool {
 	n, err := r.node(name, addr)
@@ -303,7 +305,7 @@ func (r *Router) Answers(ctx context.Context, name, addr string) bool {
 	case <-ctx.Done():
 	}
 	s := n.session.Load()
-	return s != nil && s.silent(r.elapsed()) < silence
+	return s != nil && s.silent(r.elapsed()) < unheard
 }
 
 // session is the stream to the node that a hint names as a partition's leader, if that is heard of, or else to the one that
