@@ -65,7 +65,7 @@ func (k *controller) leads(heads []mq.Head, c *seal.Cluster) []balance.Partition
 		}
 		p := balance.Partition{ID: heads[i].Partition, Leader: s.Leader.Store}
 		for _, r := range s.Replicas {
-			if page := k.book.nodes[r.Store]; page.takes() && !page.Skewed && !page.Slow && !c.Suspect[r.Store] {
+			if page := k.book.nodes[r.Store]; page.candidate(load{}).Rank() == 0 && !c.Suspect[r.Store] {
 				p.Replicas = append(p.Replicas, r.Store)
 			}
 		}

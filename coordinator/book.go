@@ -23,6 +23,12 @@ type page struct {
 // takes says whether the node can take new segments. A wrong clock does a replica no harm: such a node only does not lead.
 func (p *page) takes() bool { return !p.Draining && !p.Full && !p.Stopping }
 
+// candidate is the node as placement has it.
+func (p *page) candidate(l load) placement.Node {
+	return placement.Node{Name: p.Name, Store: p.Store, Zone: p.Zone, Capacity: p.Capacity,
+		Avoid: !p.takes(), Skewed: p.Skewed, Slow: p.Slow, Segments: l.segments, Leads: l.leads}
+}
+
 // load is how many open segments a node holds and leads.
 type load struct{ segments, leads int }
 
@@ -69,9 +75,7 @@ func (b *book) members(loads map[mq.StoreID]load) []seal.Member {
 	out := make([]seal.Member, 0, len(b.nodes))
 	for store, p := range b.nodes {
 		out = append(out, seal.Member{
-			Node: placement.Node{Name: p.Name, Store: store, Zone: p.Zone, Capacity: p.Capacity,
-				Avoid: !p.takes(), Skewed: p.Skewed, Slow: p.Slow, Segments: loads[store].segments, Leads: loads[store].leads},
-			Addr: p.Addr, Incarnation: p.Incarnation(), Live: p.live,
+			Node: p.candidate(loads[store]), Addr: p.Addr, Incarnation: p.Incarnation(), Live: p.live,
 		})
 	}
 	return out

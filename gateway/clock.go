@@ -2,10 +2,11 @@ package gateway
 
 import (
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/splashdam/splashdam/shared/mq"
 )
 
 // nodeTime is the time by which log nodes decide, as far as they told this gateway. Where the gateway's own clock is off it goes by
@@ -26,8 +27,6 @@ type nodeTime struct {
 type nodeClock struct{ at, offset int64 } // at: since began
 
 const (
-	// clockOff is how far the own clock may be from the nodes' time without being wrong, as among nodes (rule R8).
-	clockOff = time.Second
 	// clockOld is when a node is forgotten that tells its time no longer, while others do.
 	clockOld = int64(time.Minute)
 )
@@ -51,17 +50,12 @@ func (c *nodeTime) told(node string, at int64) {
 		}
 		all = append(all, x.offset)
 	}
-	slices.Sort(all)
-	median := all[len(all)/2]
-	// Of an even number the two in the middle are equally good, and the one nearer to the own clock is taken.
-	own, low := now.UnixNano()-passed, all[(len(all)-1)/2]
-	if (own - low) < (median - own) {
-		median = low
-	}
+	own := now.UnixNano() - passed
+	median := mq.Median(all, own)
 	c.offset.Store(median)
 	c.known.Store(true)
 	ahead := time.Duration(own - median)
-	if off := ahead.Abs() > clockOff; off != c.off.Swap(off) {
+	if off := ahead.Abs() > mq.MaxSkew; off != c.off.Swap(off) {
 		c.log.Warn("this gateway's clock beside the log nodes', by which it decides where its own is off", "ahead", ahead, "off", off)
 	}
 }
@@ -69,7 +63,7 @@ func (c *nodeTime) told(node string, at int64) {
 // now is the time.
 func (c *nodeTime) now() time.Time {
 	own := time.Now()
-	if ahead := c.aheadAt(own); ahead.Abs() > clockOff {
+	if ahead := c.aheadAt(own); ahead.Abs() > mq.MaxSkew {
 		return own.Round(0).Add(-ahead)
 	}
 	return own

@@ -33,19 +33,19 @@ func (g *Gateway) handleCluster(c echo.Context) error {
 	out := api.Cluster{ID: g.view.ClusterID(), Gateway: g.cfg.Name, Metadata: api.MetadataCurrent, Nodes: nodes,
 		Gateways: []api.GatewayInfo{}, Coordinators: []api.CoordinatorInfo{}, CoordinatorsWanted: len(g.cfg.Etcd),
 		Partitions: g.countPartitions(heads, answers)}
-	controller := ""
 	switch {
 	case fresh.Stale:
 		out.Metadata, out.MetadataSince = api.MetadataStale, &fresh.Since
 	case fresh.Returned:
 		out.Metadata, out.MetadataSince = api.MetadataReturned, &fresh.Since
-		fallthrough
-	default:
+	}
+	controller := ""
+	if !fresh.Stale {
 		controller = g.controller(ctx)
 	}
 	for _, w := range g.view.Gateways() {
 		info := api.GatewayInfo{Name: w.Name, Address: w.Addr}
-		if ahead := g.clock.ahead(); w.Name == g.cfg.Name && ahead.Abs() > clockOff {
+		if ahead := g.clock.ahead(); w.Name == g.cfg.Name && ahead.Abs() > mq.MaxSkew {
 			info.ClockAhead = api.Duration(ahead.Round(time.Second))
 		}
 		out.Gateways = append(out.Gateways, info)

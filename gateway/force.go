@@ -329,11 +329,7 @@ func (g *Gateway) probeHolders(ctx context.Context, segments []mq.Segment) holde
 		}
 		out[a.store] = map[mq.SegmentID]holderState{}
 		for _, s := range a.res.GetSegments() {
-			st := holderState{s.GetKnown(), s.GetDamaged(), s.GetTail().MQ()}
-			if together := s.GetTogether().MQ(); st.damaged && st.tail.Before(together) {
-				st.tail = together
-			}
-			out[a.store][mq.SegmentID(s.GetSegment())] = st
+			out[a.store][mq.SegmentID(s.GetSegment())] = holderState{s.GetKnown(), s.GetDamaged(), s.Left()}
 		}
 	}
 	return out

@@ -141,7 +141,11 @@ func (s *standing) watchDisk(ctx context.Context) {
 	if is && !s.value.Slow {
 		s.n.log.Warn("this node's disk is slower than those of the followers: it leads nothing while others can", "oldest write waits", waited)
 	}
-	s.n.env.Metrics.Slow.Set(map[bool]float64{true: 1}[is])
+	figure := 0.0
+	if is {
+		figure = 1
+	}
+	s.n.env.Metrics.Slow.Set(figure)
 	s.say(ctx, func(v *meta.Node) { v.Slow = is }) // also again, what could not be said before
 	if !is {
 		return

@@ -57,14 +57,20 @@ func scraped(t *testing.T, c *Cluster, name string) (n float64) {
 	return n
 }
 
+// frail is a cluster of processes in dir, and a topic of one partition on all of its nodes.
+func frail(t *testing.T) (c *Cluster, one caller, dir string) {
+	dir = t.TempDir()
+	c = start(t, Options{Dir: dir, Nodes: 3, Processes: &Processes{}})
+	one = via(t, c, 1)
+	one.topic("frail", `{"partitions":1,"replicas":3}`)
+	return c, one, dir
+}
+
 // All nodes were down, and every copy of the open segment was damaged meanwhile, each at another place. Together they are whole: the
 // partition goes on by itself, with everything that was acknowledged and all that groups did, at the offsets where it was.
 func TestEndOpenSegmentDamagedOnAllReplicasComesBack(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	c := start(t, Options{Dir: dir, Nodes: 3, Processes: &Processes{}})
-	one := via(t, c, 1)
-	one.topic("frail", `{"partitions":1,"replicas":3}`)
+	c, one, dir := frail(t)
 	for i := range 30 {
 		if publishAnyway(t, one, "frail", wide(i)); i == 24 {
 			one.settle("ack", one.receiveN("frail", "g", 5, ""), "")
@@ -108,10 +114,7 @@ func TestEndOpenSegmentDamagedOnAllReplicasComesBack(t *testing.T) {
 // that entry, though no copy has it all; the dry run says so.
 func TestEndForceRecoverKeepsWhatAllCopiesHaveTogether(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	c := start(t, Options{Dir: dir, Nodes: 3, Processes: &Processes{}})
-	one := via(t, c, 1)
-	one.topic("frail", `{"partitions":1,"replicas":3}`)
+	c, one, dir := frail(t)
 	for i := range 30 {
 		publishAnyway(t, one, "frail", wide(i))
 	}

@@ -223,7 +223,7 @@ func (k *Consumer) join(ctx context.Context) (err error) {
 	pauses := k.client.retry.pauses()
 	for {
 		k.member, err = k.client.Member(ctx, k.topic, k.group, api.JoinInput{Name: o.Name, Zone: o.Zone, TTL: api.Duration(o.TTL)}, o.OnAssignment)
-		if err == nil || refused(err) || foreignBody(err) {
+		if err == nil || !passes(err) {
 			return err
 		}
 		k.client.log.Warn("joining failed, trying again", "topic", k.topic, "group", k.group, "err", err)

@@ -65,7 +65,7 @@ func (c *Client) Messages(ctx context.Context, topic string, o ReadOptions) iter
 		pauses := c.retry.pauses()
 		for {
 			page, err := c.Read(ctx, topic, o)
-			if o.Wait > 0 && err != nil && ctx.Err() == nil && !refused(err) && !foreignBody(err) {
+			if o.Wait > 0 && err != nil && ctx.Err() == nil && passes(err) {
 				c.log.Warn("reading failed, trying again", "topic", topic, "err", err)
 				sleep(ctx, pauses.NextBackOff())
 				continue

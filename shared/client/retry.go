@@ -134,6 +134,9 @@ func refused(err error) bool {
 	return errors.As(err, &e) && !e.Retryable
 }
 
+// passes says that a fault may be over when the same is asked for again.
+func passes(err error) bool { return !refused(err) && !foreignBody(err) }
+
 // judge says whether to send again, and whether another server would be the better choice.
 func judge(err error, sent, repeatable bool) (again, elsewhere bool) {
 	var e *Error

@@ -95,7 +95,7 @@ func add(r *api.SettleRequest, s settlement) {
 func (s *settler) send(r api.SettleRequest) {
 	began := time.Now()
 	results, err := s.ways.settle(context.Background(), r)
-	for err != nil && !refused(err) && !foreignBody(err) && time.Since(began) < s.lease && s.going.Err() == nil {
+	for err != nil && passes(err) && time.Since(began) < s.lease && s.going.Err() == nil {
 		sleep(s.going, min(s.client.retry.Max, s.lease/8))
 		results, err = s.ways.settle(context.Background(), r)
 	}

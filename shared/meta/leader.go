@@ -73,7 +73,7 @@ func (s *Store) campaign(ctx context.Context, name string, ttl time.Duration) (c
 	if err != nil {
 		return 0, time.Time{}, err
 	}
-	if err := s.vacant(ctx); err != nil {
+	if err := s.Vacant(ctx); err != nil {
 		return 0, time.Time{}, err
 	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -114,10 +114,7 @@ func (s *Store) Coordinators(ctx context.Context) (int, error) {
 
 // Vacant returns when nobody holds the controller's lease: what its holder began is finished then, for it gives the lease back
 // last. An error says that ctx ended first, or that etcd does not answer.
-func (s *Store) Vacant(ctx context.Context) error { return s.vacant(ctx) }
-
-// vacant returns when nobody holds the controller's key.
-func (s *Store) vacant(ctx context.Context) error {
+func (s *Store) Vacant(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	call, done := context.WithTimeout(ctx, callTimeout)

@@ -48,3 +48,13 @@ func (x *Segment) MQ() mq.Segment {
 	}
 	return out
 }
+
+// Left is up to where there is something of the segment to go on with: the copy's tail, or of a damaged one up to where it is
+// intact with what other copies have of it. Of a damaged one it counts only for an operator.
+func (x *SegmentState) Left() mq.Position {
+	tail := x.GetTail().MQ()
+	if together := x.GetTogether().MQ(); x.GetDamaged() && tail.Before(together) {
+		return together
+	}
+	return tail
+}

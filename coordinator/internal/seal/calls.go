@@ -140,14 +140,10 @@ func ids(segments []mq.SegmentID) []uint64 {
 func answers(node *mqpb.Incarnation, states []*mqpb.SegmentState) reply {
 	out := reply{node: node.MQ(), states: make(map[mq.SegmentID]Answer, len(states))}
 	for _, s := range states {
-		a := Answer{
+		out.states[mq.SegmentID(s.GetSegment())] = Answer{
 			Node: out.node, Known: s.GetKnown(), Sealed: s.GetSealed(), Leads: s.GetLeads(), Committing: s.GetCommitting(),
-			Damaged: s.GetDamaged(), Tail: s.GetTail().MQ(),
+			Damaged: s.GetDamaged(), Tail: s.Left(),
 		}
-		if together := s.GetTogether().MQ(); a.Damaged && a.Tail.Before(together) {
-			a.Tail = together
-		}
-		out.states[mq.SegmentID(s.GetSegment())] = a
 	}
 	return out
 }

@@ -10,7 +10,6 @@
 package clocks
 
 import (
-	"slices"
 	"time"
 
 	"github.com/splashdam/splashdam/shared/mq"
@@ -115,12 +114,7 @@ func (c *Clocks) Ask(own, now int64) Word {
 		return Word{Soon: now-c.silent < patience}
 	}
 	c.silent = 0
-	slices.Sort(all)
-	median := all[len(all)/2]
-	if low := all[(len(all)-1)/2]; abs(low) < abs(median) {
-		median = low
-	}
-	return Word{Ahead: time.Duration(-median), Told: true}
+	return Word{Ahead: time.Duration(-mq.Median(all, 0)), Told: true}
 }
 
 func abs(x int64) int64 { return max(x, -x) }

@@ -1,10 +1,10 @@
 package clocks
 
-import "time"
+import "github.com/splashdam/splashdam/shared/mq"
 
 // MaxSkew is how far a node's clock may be from the median of the nodes' clocks without being wrong, and how far it may
 // step at once.
-const MaxSkew = int64(time.Second)
+const MaxSkew = int64(mq.MaxSkew)
 
 // Steady is the time that a node goes by when it decides what is due: its own clock (Unix nanoseconds), but not where the
 // others say that this is wrong, and not over a jump until it is known who is right. Leases and waits are written down as moments;
@@ -28,8 +28,8 @@ func (s *Steady) Now(own, mono int64) int64 {
 	return counted
 }
 
-// Settle takes what the others say of the own clock. That should happen some times a second. by is how much later it is at once than it would have been, if that is more than a clock may
-// step: who has counted by the old time must move what it counted.
+// Settle takes what the others say of the own clock. That should happen some times a second. by is how much later it is at
+// once than it would have been, if that is more than a clock may step: who has counted by the old time must move what it counted.
 func (s *Steady) Settle(own, mono int64, said Word) (next Steady, by int64) {
 	now := s.Now(own, mono)
 	jumped := own+s.correct != now

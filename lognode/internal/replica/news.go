@@ -57,23 +57,16 @@ func (p *Partition) chainOf(ctx context.Context, l *leadership, first bool) (hea
 
 // foresaw is the newest head and the chain under it, if that was foreseen.
 func (p *Partition) foresaw(ctx context.Context, l *leadership) (head mq.Head, sealed []mq.Segment, ok bool) {
-	done := make(chan struct{})
-	posted := p.post(func() {
-		defer close(done)
+	err := p.inOrder(ctx, func() {
 		if p.lead == l {
 			head = p.head
 			sealed, ok = p.foreseen.Under(&head)
 		}
 	})
-	if !posted {
+	if err != nil { // the other goroutine may still write to them
 		return mq.Head{}, nil, false
 	}
-	select {
-	case <-done:
-		return head, sealed, ok
-	case <-ctx.Done():
-		return mq.Head{}, nil, false
-	}
+	return head, sealed, ok
 }
 
 // awaitNext asks for the segment after one that was just sealed here if it does not come: whoever sealed it may be gone, or may have

@@ -69,13 +69,6 @@ func (w *settler) claim() *mq.Position {
 
 // Unended lists the damaged copies of which no end is decided: their segments were open when something that they had was found
 // broken or missing.
-func (s *Store) Unended() (list []SegmentInfo) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for _, g := range s.segments {
-		if g.damaged && g.facts.end == nil {
-			list = append(list, g.info())
-		}
-	}
-	return list
+func (s *Store) Unended() []SegmentInfo {
+	return s.list(func(g *segment) bool { return g.damaged && g.facts.end == nil })
 }

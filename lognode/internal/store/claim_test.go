@@ -109,6 +109,22 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// mustClaimNothing opens a store twice: its copy of segment 1 is damaged, and does not know how far it reached. look is called each time.
+func mustClaimNothing(t *testing.T, cfg Config, look func(*Store)) {
+	t.Helper()
+	for range 2 {
+		s := mustOpen(t, cfg)
+		if info, _ := s.Segment(1); !info.Damaged {
+			t.Errorf("taken for whole: %+v", info)
+		}
+		if at, err := s.Claim(1); !errors.Is(err, ErrConflict) {
+			t.Errorf("claims %s, %v", at, err)
+		}
+		look(s)
+		mustClose(t, s)
+	}
+}
+
 // With a volume that is gone, or marks that are, nobody knows what was in there; nor does a later start, which finds nothing strange.
 func TestClaimIsNotKnownAfterALoss(t *testing.T) {
 	t.Parallel()
@@ -120,19 +136,11 @@ func TestClaimIsNotKnownAfterALoss(t *testing.T) {
 			t.Parallel()
 			cfg, _ := unended(t, func(s *Store, j *journal) { breaks(t, s, j, 57) })
 			lose(t, cfg)
-			for range 2 {
-				s := mustOpen(t, cfg)
-				if info, _ := s.Segment(1); !info.Damaged {
-					t.Fatalf("not damaged: %+v", info)
-				}
-				if at, err := s.Claim(1); !errors.Is(err, ErrConflict) {
-					t.Errorf("claims %s, %v", at, err)
-				}
+			mustClaimNothing(t, cfg, func(s *Store) {
 				if err := s.facts.log.rewrite(s.facts.content); err != nil {
 					t.Fatal(err)
 				}
-				mustClose(t, s)
-			}
+			})
 		})
 	}
 }
@@ -158,19 +166,14 @@ func TestEndMayBeInALostVolume(t *testing.T) {
 	crashed := crashCopy(t, cfg)
 	mustClose(t, s)
 	flip(t, strings.Replace(last, cfg.Dir, crashed.Dir, 1)+"/MANIFEST", 0, 4)
-	for range 2 {
-		s := mustOpen(t, crashed)
-		if info, _ := s.Segment(1); !info.Damaged || !info.Tail.Before(j.at) {
+	mustClaimNothing(t, crashed, func(s *Store) {
+		if info, _ := s.Segment(1); !info.Tail.Before(j.at) {
 			t.Errorf("%+v", info)
-		}
-		if at, err := s.Claim(1); !errors.Is(err, ErrConflict) {
-			t.Errorf("claims %s, %v", at, err)
 		}
 		if info, _ := s.Segment(2); info.Damaged || info.Tail != other.at {
 			t.Errorf("%+v", info)
 		}
-		mustClose(t, s)
-	}
+	})
 }
 
 // A restored copy is what it was: as long, open or with its seal flag, and it takes what comes next; also after a crash. Until all is

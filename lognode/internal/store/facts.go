@@ -171,20 +171,11 @@ func (f *facts) apply(c fact) {
 			f.segments[c.ID] = s
 		}
 	case c.Damage != 0:
-		if s, ok := f.segments[c.Damage]; ok && s.gen == c.Gen {
-			s.damaged = true
-			f.segments[c.Damage] = s
-		}
+		f.ofCreation(c.Damage, c.Gen, func(s *segmentFacts) { s.damaged = true })
 	case c.Vague != 0:
-		if s, ok := f.segments[c.Vague]; ok && s.gen == c.Gen {
-			s.vague = true
-			f.segments[c.Vague] = s
-		}
+		f.ofCreation(c.Vague, c.Gen, func(s *segmentFacts) { s.vague = true })
 	case c.Mended != 0:
-		if s, ok := f.segments[c.Mended]; ok && s.gen == c.Gen {
-			s.damaged = false
-			f.segments[c.Mended] = s
-		}
+		f.ofCreation(c.Mended, c.Gen, func(s *segmentFacts) { s.damaged = false })
 	case c.Remove != 0:
 		delete(f.segments, c.Remove)
 	case c.Replacing != 0:
@@ -201,6 +192,14 @@ func (f *facts) apply(c fact) {
 		}
 	case c.Gen != 0:
 		f.gen = max(f.gen, c.Gen)
+	}
+}
+
+// ofCreation changes what is known of a segment, if that is about the creation that is there.
+func (f *facts) ofCreation(id mq.SegmentID, gen uint64, change func(*segmentFacts)) {
+	if s, ok := f.segments[id]; ok && s.gen == gen {
+		change(&s)
+		f.segments[id] = s
 	}
 }
 

@@ -180,7 +180,7 @@ func (r *recovery) pruneMarks(holes int) error {
 			// That a replacement was committed is lost. What it replaced was damaged, and is what there is.
 			s.log.Error("the copy that took the place of a damaged one is not in the facts", "segment", id)
 			g.damaged, g.facts.vague, g.facts.seal = true, true, g.facts.seal || m.seal
-			r.news = append(r.news, fact{Damage: id, Gen: g.facts.gen}, fact{Vague: id, Gen: g.facts.gen})
+			r.news = append(r.news, fact{Vague: id, Gen: g.facts.gen}) // that it is damaged is recorded with all that are
 			if m.seal {
 				r.news = append(r.news, fact{Seal: id})
 			}

@@ -144,22 +144,20 @@ func (g *segment) check() error {
 }
 
 // Segments lists all replicas, damaged and empty ones too, in no order.
-func (s *Store) Segments() []SegmentInfo {
+func (s *Store) Segments() []SegmentInfo { return s.list(func(*segment) bool { return true }) }
+
+// Ended lists the replicas here whose segment has ended, in no order.
+func (s *Store) Ended() []SegmentInfo {
+	return s.list(func(g *segment) bool { return g.facts.end != nil })
+}
+
+// list are the replicas for which wanted holds, in no order.
+func (s *Store) list(wanted func(*segment) bool) []SegmentInfo {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	list := make([]SegmentInfo, 0, len(s.segments))
 	for _, g := range s.segments {
-		list = append(list, g.info())
-	}
-	return list
-}
-
-// Ended lists the replicas here whose segment has ended, in no order.
-func (s *Store) Ended() (list []SegmentInfo) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for _, g := range s.segments {
-		if g.facts.end != nil {
+		if wanted(g) {
 			list = append(list, g.info())
 		}
 	}
