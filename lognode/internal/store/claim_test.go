@@ -14,7 +14,7 @@ import (
 func unended(t *testing.T, harm func(s *Store, j *journal)) (Config, *journal) {
 	t.Helper()
 	cfg := testConfig(t.TempDir())
-	cfg.VolumeBytes = 16 << 10
+	cfg.VolumeBytes = 24 << 10
 	cfg.LedgerEvery = 1 << 40 // the mark is where it is put
 	s := mustOpen(t, cfg)
 	mustCreate(t, s, 1)
@@ -22,6 +22,7 @@ func unended(t *testing.T, harm func(s *Store, j *journal)) (Config, *journal) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for range 5 {
 		j.fill(t, s, rng, 10, 1500)
+		mustReclaim(t, s) // the next volume is there when the first one is half full: which entries lie where is no matter of time
 	}
 	for range 2 {
 		if err := s.recordMarks([]mq.SegmentID{1}); err != nil {
