@@ -26,7 +26,7 @@ type reader struct {
 	// rejectEvery: one in so many deliveries is rejected; 0 for none.
 	rejectEvery int
 	// rejecting is called before rejections are sent; what it returns is called for each that was answered with success.
-	rejecting func([]delivered) func(*client.Delivery)
+	rejecting func([]delivered) func(delivered)
 	// through settles in another way than by a request, at the first try; nil: by requests only.
 	through settle
 }
@@ -142,7 +142,7 @@ func (tr *traffic) settle(ctx context.Context, number int, r reader, request api
 	for _, a := range acks {
 		r.settling(a.Delivery)
 	}
-	var rejected func(*client.Delivery)
+	var rejected func(delivered)
 	if len(rejects) > 0 {
 		rejected = r.rejecting(rejects)
 	}
@@ -164,7 +164,7 @@ func (tr *traffic) settle(ctx context.Context, number int, r reader, request api
 			} else if i < len(acks) {
 				r.acked(acks[i].Delivery, acks[i].fence)
 			} else if at := i - len(acks) - len(request.Nack); at >= 0 {
-				rejected(rejects[at].Delivery)
+				rejected(rejects[at])
 			}
 		}
 		if !again {

@@ -12,12 +12,12 @@ import (
 // comes back, and has exactly one copy; nothing else has one.
 type exported struct {
 	coverage
-	sent   map[place]bool // a rejection was sent; true: it was answered with success
+	sent   map[place]uint64 // rejections that were sent: the fence of the hand-over if that was answered with success, else 0
 	copies int
 }
 
 func newExported(broke func(string, ...any)) *exported {
-	return &exported{coverage: coverage{group: exportGroup, broke: broke, seen: map[place]uint64{}}, sent: map[place]bool{}}
+	return &exported{coverage: coverage{group: exportGroup, broke: broke, seen: map[place]uint64{}}, sent: map[place]uint64{}}
 }
 
 func (tr *traffic) exporting() reader {
@@ -33,23 +33,24 @@ func (s *exported) file(d *client.Delivery, fence uint64) {
 	s.coverage.file(d, fence)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sent[place{d.Partition, d.Offset}] {
+	if last := s.sent[place{d.Partition, d.Offset}]; last > 0 && fence > last { // else it was handed out before, and was long on its way
 		s.broke("%s: %d/%d was rejected and came back", s.group, d.Partition, d.Offset)
 	}
 }
 
 // rejecting files that rejections are sent, and then those that were answered.
-func (s *exported) rejecting(all []delivered) func(*client.Delivery) {
+func (s *exported) rejecting(all []delivered) func(delivered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range all {
 		at := place{d.Partition, d.Offset}
 		s.sent[at] = s.sent[at]
 	}
-	return func(d *client.Delivery) {
+	return func(d delivered) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.sent[place{d.Partition, d.Offset}] = true
+		at := place{d.Partition, d.Offset}
+		s.sent[at] = max(s.sent[at], d.fence)
 	}
 }
 
@@ -96,8 +97,8 @@ func (s *exported) judge(copies map[place]int, dead uint64) {
 			s.broke("%s: %d/%d has %d copies", s.group, at.partition, at.offset, n)
 		}
 	}
-	for at, answered := range s.sent {
-		if answered && copies[at] == 0 {
+	for at, fence := range s.sent {
+		if fence > 0 && copies[at] == 0 {
 			s.broke("%s: %d/%d was rejected and has no copy", s.group, at.partition, at.offset)
 		}
 	}

@@ -12,20 +12,27 @@ import (
 const rejectEvery = 30
 
 // rejected judges a group whose dead letters are redriven: what was rejected comes back after a redrive, and not
-// before; in the end all is acknowledged.
+// before; in the end all is acknowledged. What was handed out before the rejected hand-over, as its fence says, may be
+// on its way for longer than that: it did not come back.
 type rejected struct {
 	coverage
-	redrives int           // begun
-	running  bool          // the last of them
-	dead     map[place]int // redrives that were begun when it was rejected
+	redrives int  // begun
+	running  bool // the last of them
+	dead     map[place]rejection
 	rejects  int
 	moved    uint64 // dead letters that redrives said to have moved
 	// open is until when a redrive that was not answered may still be carried out.
 	open time.Time
 }
 
+// rejection is one that was answered with success: of which hand-over, and how many redrives were begun when it was sent.
+type rejection struct {
+	fence uint64
+	began int
+}
+
 func newRejected(broke func(string, ...any)) *rejected {
-	return &rejected{coverage: coverage{group: deadGroup, broke: broke, seen: map[place]uint64{}}, dead: map[place]int{}}
+	return &rejected{coverage: coverage{group: deadGroup, broke: broke, seen: map[place]uint64{}}, dead: map[place]rejection{}}
 }
 
 func (s *rejected) file(d *client.Delivery, fence uint64) {
@@ -33,8 +40,13 @@ func (s *rejected) file(d *client.Delivery, fence uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := place{d.Partition, d.Offset}
-	if before, ok := s.dead[at]; ok && before == s.redrives && time.Now().After(s.open) {
-		s.broke("%s: %d/%d was rejected, not redriven, and came back", s.group, at.partition, at.offset)
+	last, ok := s.dead[at]
+	if !ok || fence <= last.fence {
+		return
+	}
+	if last.began == s.redrives && time.Now().After(s.open) {
+		s.broke("%s: %d/%d was rejected (fence %x), not redriven, and came back (fence %x, attempt %d, handed out at %v)", s.group,
+			at.partition, at.offset, last.fence, fence, d.Attempt, d.LeaseExpiresAt.Add(-lease))
 	}
 	delete(s.dead, at)
 }
@@ -51,17 +63,19 @@ func (s *rejected) began() int {
 }
 
 // rejecting files that rejections are sent.
-func (s *rejected) rejecting([]delivered) func(*client.Delivery) {
+func (s *rejected) rejecting([]delivered) func(delivered) {
 	began := s.began()
-	return func(d *client.Delivery) { s.reject(d, began) }
+	return func(d delivered) { s.reject(d, began) }
 }
 
 // reject files a rejection that was answered with success.
-func (s *rejected) reject(d *client.Delivery, began int) {
+func (s *rejected) reject(d delivered, began int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dead[place{d.Partition, d.Offset}] = began
 	s.rejects++
+	if at := (place{d.Partition, d.Offset}); s.dead[at].fence < d.fence {
+		s.dead[at] = rejection{d.fence, began}
+	}
 }
 
 // redrive brings dead letters back now and then, until ctx ends.

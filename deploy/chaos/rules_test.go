@@ -137,20 +137,34 @@ func TestTimedJudge(t *testing.T) {
 	}
 }
 
-// TestRejectedJudge: what was rejected may come back after a redrive was begun, and not before.
+// TestRejectedJudge: what was rejected may come back after a redrive was begun, and not before. A delivery that was handed out before
+// the rejected one, and whose answer was longer on its way, did not come back; what comes after it is judged as ever.
 func TestRejectedJudge(t *testing.T) {
-	for _, redrive := range []bool{true, false} {
-		var f found
-		s := newRejected(f.broke)
-		d := &client.Delivery{Offset: 3}
-		s.file(d, 1)
-		s.reject(d, s.began())
-		want := "not redriven"
-		if redrive {
-			s.begin()
-			want = ""
-		}
-		s.file(d, 2)
-		f.want(t, want)
+	const redrive = 0 // in place of a delivery's fence
+	for _, c := range []struct {
+		name, want string
+		then       []uint64 // fences of deliveries, after the one with fence 5 was rejected
+	}{
+		{name: "back after a redrive", then: []uint64{redrive, 6}},
+		{name: "back without one", then: []uint64{6}, want: "not redriven"},
+		{name: "long on its way", then: []uint64{4}},
+		{name: "long on its way, and back without a redrive", then: []uint64{4, 6}, want: "not redriven"},
+		{name: "long on its way, and back after a redrive", then: []uint64{4, redrive, 6}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var f found
+			s := newRejected(f.broke)
+			d := &client.Delivery{Offset: 3}
+			s.file(d, 5)
+			s.reject(delivered{d, 5}, s.began())
+			for _, fence := range c.then {
+				if fence == redrive {
+					s.begin()
+				} else {
+					s.file(d, fence)
+				}
+			}
+			f.want(t, c.want)
+		})
 	}
 }

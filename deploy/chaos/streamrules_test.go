@@ -14,7 +14,7 @@ func TestExportedJudge(t *testing.T) {
 		name, want string
 		copies     map[place]int
 		dead       uint64
-		back       bool
+		back       uint64 // the fence of a delivery after the rejection; 0 for none
 	}{
 		{name: "one each", copies: map[place]int{answered: 1, unknown: 1}, dead: 2},
 		{name: "what was not answered need not have died", copies: map[place]int{answered: 1}, dead: 1},
@@ -22,15 +22,16 @@ func TestExportedJudge(t *testing.T) {
 		{name: "twice", copies: map[place]int{answered: 1, unknown: 2}, dead: 2, want: "0/2 has 2 copies"},
 		{name: "invented", copies: map[place]int{answered: 1, other: 1}, dead: 2, want: "0/3 was never rejected"},
 		{name: "not said", copies: map[place]int{answered: 1}, dead: 2, want: "1 messages, and 2 are dead"},
-		{name: "back", copies: map[place]int{answered: 1}, dead: 1, back: true, want: "0/1 was rejected and came back"},
+		{name: "back", copies: map[place]int{answered: 1}, dead: 1, back: 3, want: "0/1 was rejected and came back"},
+		{name: "handed out before, and long on its way", copies: map[place]int{answered: 1}, dead: 1, back: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var f found
 			s := newExported(f.broke)
-			done := s.rejecting([]delivered{{&client.Delivery{Offset: 1}, 1}, {&client.Delivery{Offset: 2}, 2}})
-			done(&client.Delivery{Offset: 1})
-			if c.back {
-				s.file(&client.Delivery{Offset: 1}, 3)
+			done := s.rejecting([]delivered{{&client.Delivery{Offset: 1}, 2}, {&client.Delivery{Offset: 2}, 2}})
+			done(delivered{&client.Delivery{Offset: 1}, 2})
+			if c.back > 0 {
+				s.file(&client.Delivery{Offset: 1}, c.back)
 			}
 			s.judge(c.copies, c.dead)
 			f.want(t, c.want)
