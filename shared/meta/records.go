@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/splashdam/splashdam/shared/mq"
@@ -33,6 +34,12 @@ type Node struct {
 	Archives bool `json:"archives,omitempty"`
 }
 
+// replaces: a store belongs to one process at a time, by a lock of the kernel, and boots say which run is the newest.
+func (n Node) replaces(value []byte) bool {
+	var was Node
+	return json.Unmarshal(value, &was) == nil && was.Store == n.Store
+}
+
 // Incarnation is the run that registered.
 func (n *Node) Incarnation() mq.Incarnation { return mq.Incarnation{Store: n.Store, Boot: n.Boot} }
 
@@ -43,12 +50,25 @@ type Gateway struct {
 	Started time.Time `json:"started,omitzero"`
 }
 
+// replaces: who listens at an address knows that nobody else does. (Where both told others the address of another machine's
+// loopback, the first one finds that it is not registered.)
+func (g Gateway) replaces(value []byte) bool {
+	var was Gateway
+	return json.Unmarshal(value, &was) == nil && was.Addr == g.Addr
+}
+
 // Coordinator is what a coordinator registers under /coordinators/<name>, with a lease: where log nodes
 // and gateways find NATS.
 type Coordinator struct {
 	Name       string `json:"name"`
 	EtcdClient string `json:"etcd_client"` // host:port
 	NATS       string `json:"nats"`        // host:port
+}
+
+// replaces as for a gateway.
+func (c Coordinator) replaces(value []byte) bool {
+	var was Coordinator
+	return json.Unmarshal(value, &was) == nil && was.EtcdClient == c.EtcdClient
 }
 
 // Report is what a log node wants the controller to know, under /reports/<store id>, with the node's lease
@@ -67,6 +87,9 @@ type Report struct {
 	// Copied are sealed segments that this node was to add (mq.Segment.Adding) and holds whole now.
 	Copied []mq.SegmentID `json:"copied,omitempty"`
 }
+
+// replaces: the key has the store's id in it, and a store belongs to one process.
+func (Report) replaces([]byte) bool { return true }
 
 // Behind names followers of a segment that its leader can't count on.
 type Behind struct {

@@ -13,7 +13,8 @@ import (
 )
 
 // Registration keeps a leased key alive. A lease that is lost (late keepalives, etcd's trouble) is never
-// used again: the key is written anew under a new lease (museum 7, 17).
+// used again: the key is written anew under a new lease (museum 7, 17). A key that somebody else has is left to them, and
+// written anew when they are gone.
 type Registration struct {
 	s    *Store
 	key  string
@@ -29,11 +30,21 @@ type Registration struct {
 	// Owned by the goroutine of run once Register has returned.
 	value    string
 	lease    clientv3.LeaseID // 0: none, register first
-	revision int64            // ModRevision of the last value that we wrote; 0: none yet
+	revision int64            // ModRevision of the last value that we wrote, or found and may replace; 0: there is none
+	rival    string           // what another process has under the key, if that was seen and said
+}
+
+// Registrant is what may be registered: Node, Gateway, Coordinator or Report.
+type Registrant interface {
+	// replaces says whether a registered value is of an earlier run of the same process, which is known to be over.
+	replaces(value []byte) bool
 }
 
 // putTries is how often an Update that is not answered is tried, each time for a quarter of the ttl.
 const putTries = 4
+
+// leaseMargin is how late etcd may be to end a lease that has run out.
+const leaseMargin = 2 * time.Second
 
 type update struct {
 	value string
@@ -43,11 +54,14 @@ type update struct {
 // Register writes value (as JSON) under a leased key and keeps it there until Close. It returns when the
 // key is there, or ctx ends. ttl is rounded up to whole seconds.
 //
+// What an earlier run of the same process has left is replaced. What somebody else has is waited for as long as its lease lives
+// without a sign of life; if there is one, two processes have one name, and that is the error.
+//
 // gate, if not nil, is called before each keepalive (three in a ttl) with a context of a third of the ttl,
 // and must return when that ends: while it fails no keepalive is sent and the lease runs out, so a node whose disk
 // stalls loses its registration though its process lives (museum 4). At first the gate is waited for; an error of it that is
 // not context.DeadlineExceeded is Register's.
-func (s *Store) Register(ctx context.Context, key string, value any, ttl time.Duration, gate func(context.Context) error) (*Registration, error) {
+func (s *Store) Register(ctx context.Context, key string, value Registrant, ttl time.Duration, gate func(context.Context) error) (*Registration, error) {
 	text, err := encode(value)
 	if err != nil {
 		return nil, err
@@ -61,6 +75,9 @@ func (s *Store) Register(ctx context.Context, key string, value any, ttl time.Du
 	}
 	if err := r.firstGated(ctx); err != nil {
 		return nil, fmt.Errorf("registering %s: %w", key, err)
+	}
+	if err := r.claim(ctx, value); err != nil {
+		return nil, err
 	}
 	if err := r.enter(ctx); err != nil {
 		return nil, err
@@ -161,7 +178,9 @@ func (r *Registration) keep(ctx context.Context) {
 		}
 	}
 	switch {
-	case err == nil || ctx.Err() != nil:
+	case ctx.Err() != nil:
+	case err == nil:
+		r.look(ctx)
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		r.log.Warn("the lease was lost; registering again")
 		r.lapse()
@@ -200,8 +219,75 @@ func (r *Registration) lapse() {
 	}
 }
 
-// enter takes a new lease and writes the key. The first time it replaces whatever is there (an earlier run
-// of the same process); later only what it wrote itself, so that two processes of one name show.
+// look makes sure that the key is there and ours: the lease may live without it, and everybody but this process would know.
+func (r *Registration) look(ctx context.Context) {
+	call, cancel := context.WithTimeout(ctx, r.ttl/6)
+	defer cancel()
+	have, err := r.s.c.Get(call, r.key)
+	switch {
+	case err != nil:
+		r.log.Debug("the registration could not be looked at", "err", err)
+	case len(have.Kvs) == 0:
+		r.log.Warn("the registration is gone; registering again")
+		r.leave()
+		r.lapse()
+		if err := r.enter(ctx); err != nil && ctx.Err() == nil {
+			r.log.Warn("registering again failed; it will be tried again", "err", err)
+		}
+	case have.Kvs[0].Lease == int64(r.lease):
+		r.rival = ""
+	case string(have.Kvs[0].Value) != r.rival:
+		r.rival = string(have.Kvs[0].Value)
+		r.log.Error("another process is registered under this name: this one is not used until that one is gone; give each its own name",
+			"registered", r.rival)
+	}
+}
+
+// claim makes sure that the key may be written: nobody has it, or an earlier run of this process. Who else has it and is dead loses
+// it with its lease; twice its ttl is waited for that, as etcd lets leases begin anew when its leader changes.
+func (r *Registration) claim(ctx context.Context, value Registrant) error {
+	tick := time.NewTicker(r.ttl / 10)
+	defer tick.Stop()
+	var until <-chan time.Time
+	for over := false; ; {
+		have, err := r.s.read(ctx, "reading "+r.key, r.key)
+		if err != nil {
+			return err
+		}
+		if r.revision = 0; len(have.Kvs) == 0 {
+			return nil
+		}
+		kv := have.Kvs[0]
+		if value.replaces(kv.Value) {
+			r.revision = kv.ModRevision
+			return nil
+		}
+		if over {
+			return fmt.Errorf("meta: another process is registered as %s, and lives: give this one a name of its own, or stop that one: %s",
+				r.key, kv.Value)
+		}
+		if until == nil {
+			has, err := r.s.c.TimeToLive(ctx, clientv3.LeaseID(kv.Lease))
+			if err != nil {
+				return unavailable("looking at the lease of "+r.key, err)
+			}
+			wait := 2*time.Duration(has.GrantedTTL)*time.Second + leaseMargin
+			r.log.Warn("another process has this name: it is waited whether that lives", "at most", wait, "registered", string(kv.Value))
+			timer := time.NewTimer(wait)
+			defer timer.Stop()
+			until = timer.C
+		}
+		select {
+		case <-tick.C:
+		case <-until:
+			over = true // and look once more
+		case <-ctx.Done():
+			return unavailable("registering "+r.key, ctx.Err())
+		}
+	}
+}
+
+// enter takes a new lease and writes the key, where that has nothing but what this process wrote or may replace.
 func (r *Registration) enter(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -218,29 +304,26 @@ func (r *Registration) enter(ctx context.Context) error {
 }
 
 func (r *Registration) write(ctx context.Context) error {
-	var cmps []clientv3.Cmp
-	if r.revision != 0 {
-		have, err := r.s.c.Get(ctx, r.key)
-		if err != nil {
-			return unavailable("reading "+r.key, err)
-		}
-		var at int64
-		if len(have.Kvs) > 0 {
-			at = have.Kvs[0].ModRevision
-			if at != r.revision && string(have.Kvs[0].Value) != r.value {
-				return fmt.Errorf("meta: another process is registered as %s", r.key)
-			}
-		}
-		cmps = append(cmps, unchanged(r.key, at))
+	have, err := r.s.c.Get(ctx, r.key)
+	if err != nil {
+		return unavailable("reading "+r.key, err)
 	}
-	ok, at, err := r.s.commit(ctx, "registering "+r.key, cmps, clientv3.OpPut(r.key, r.value, clientv3.WithLease(r.lease)))
+	var at int64
+	if len(have.Kvs) > 0 {
+		at = have.Kvs[0].ModRevision
+		if at != r.revision && string(have.Kvs[0].Value) != r.value {
+			return fmt.Errorf("meta: another process is registered as %s; it is %s", r.key, have.Kvs[0].Value)
+		}
+	}
+	ok, at, err := r.s.commit(ctx, "registering "+r.key, []clientv3.Cmp{unchanged(r.key, at)},
+		clientv3.OpPut(r.key, r.value, clientv3.WithLease(r.lease)))
 	if err != nil {
 		return err
 	}
 	if !ok {
 		return fmt.Errorf("meta: another process registered as %s just now", r.key)
 	}
-	r.revision = at
+	r.revision, r.rival = at, ""
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -134,27 +135,111 @@ func TestRegisterWaitsForTheGate(t *testing.T) {
 	}
 }
 
-// TestRegistrationOfAnotherProcessIsNotReplaced: after a lost lease, somebody else has the name.
-func TestRegistrationOfAnotherProcessIsNotReplaced(t *testing.T) {
+// A name has one process: who comes second is refused while the first one lives, and a first one that was put out all the same
+// says so and comes back by itself when the other is gone.
+func TestOneProcessOfAName(t *testing.T) {
+	s, ctx := testStore(t)
+	r, err := s.Register(ctx, NodeKey("n"), Node{Name: "n", Store: "one", Addr: "a:1"}, time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	_, err = s.Register(ctx, NodeKey("n"), Node{Name: "n", Store: "two", Addr: "a:2"}, time.Second, nil)
+	if err == nil || !strings.Contains(err.Error(), "another process is registered as /nodes/n") || !strings.Contains(err.Error(), "a:1") {
+		t.Errorf("a second process of the name: %v", err)
+	}
+	var n Node
+	if _, err := s.get(ctx, NodeKey("n"), &n); err != nil || n.Store != "one" {
+		t.Errorf("%+v is registered (%v)", n, err)
+	}
+	// One that does not ask takes the key, under its own lease, and leaves.
+	g, err := s.c.Grant(ctx, 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := watchKey(t, ctx, s, NodeKey("n"))
+	if _, err := s.c.Put(ctx, NodeKey("n"), `{"name":"n","store":"two"}`, clientv3.WithLease(g.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if e := nextEvent(t, w); e.Kv.Lease != int64(g.ID) {
+		t.Fatalf("%v", e)
+	}
+	if _, err := s.c.Revoke(ctx, g.ID); err != nil {
+		t.Fatal(err)
+	}
+	if e := nextEvent(t, w); e.Type != clientv3.EventTypeDelete {
+		t.Fatalf("%v", e)
+	}
+	e := nextEvent(t, w)
+	if err := decode(e.Kv, &n); e.Type != clientv3.EventTypePut || err != nil || n.Store != "one" {
+		t.Errorf("after the other has gone: %v (%v)", e, err)
+	}
+}
+
+// While another process has the key the first one leaves it alone, whatever it has to say.
+func TestRegistrationThatWasTakenIsLeft(t *testing.T) {
 	s, ctx := testStore(t)
 	r, err := s.Register(ctx, NodeKey("n"), Node{Name: "n", Store: "one"}, time.Second, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := s.Register(ctx, NodeKey("n"), Node{Name: "n", Store: "two"}, 2*time.Second, nil)
+	g, err := s.c.Grant(ctx, 60)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.Close()
-	first := r.lease
-	if _, err := s.c.Revoke(ctx, first); err != nil {
+	if _, err := s.c.Put(ctx, NodeKey("n"), `{"name":"n","store":"two"}`, clientv3.WithLease(g.ID)); err != nil {
 		t.Fatal(err)
 	}
-	<-r.Lost()
-	r.Close() // waits for the try to register again, if one is under way
+	if err := r.Update(ctx, Node{Name: "n", Store: "one", Full: true}); err == nil {
+		t.Error("what another process has was replaced")
+	}
+	r.Close()
 	var n Node
 	if _, err := s.get(ctx, NodeKey("n"), &n); err != nil || n.Store != "two" {
 		t.Errorf("%+v is registered (%v)", n, err)
+	}
+}
+
+// What a dead process has left is waited for, and what an earlier run of the same one has left is not.
+func TestNameOfADeadProcess(t *testing.T) {
+	s, ctx := testStore(t)
+	g, err := s.c.Grant(ctx, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.c.Put(ctx, NodeKey("n"), `{"name":"n","store":"dead"}`, clientv3.WithLease(g.ID)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Register(ctx, NodeKey("n"), Node{Name: "n", Store: "one"}, time.Minute, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := s.Register(ctx, NodeKey("n"), Node{Name: "n", Store: "one", Boot: 2}, time.Minute, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	r.Close()
+	var n Node
+	if _, err := s.get(ctx, NodeKey("n"), &n); err != nil || n.Boot != 2 {
+		t.Errorf("%+v is registered (%v)", n, err)
+	}
+	for _, x := range []struct {
+		new      Registrant
+		old      string
+		replaces bool
+	}{
+		{Node{Store: "s"}, `{"store":"s","boot":1}`, true},
+		{Node{Store: "s", Addr: "a:1"}, `{"store":"t","addr":"a:1"}`, false},
+		{Gateway{Addr: "a:1"}, `{"addr":"a:1"}`, true},
+		{Gateway{Addr: "a:1"}, `{"addr":"b:1"}`, false},
+		{Coordinator{EtcdClient: "a:1", NATS: "a:2"}, `{"etcd_client":"a:1","nats":"a:3"}`, true},
+		{Coordinator{EtcdClient: "a:1", NATS: "a:2"}, `{"etcd_client":"b:1","nats":"a:2"}`, false},
+		{Report{Store: "s"}, `{"store":"s"}`, true},
+	} {
+		if is := x.new.replaces([]byte(x.old)); is != x.replaces {
+			t.Errorf("%+v replaces %s: %v", x.new, x.old, is)
+		}
 	}
 }
 

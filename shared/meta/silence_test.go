@@ -109,7 +109,7 @@ func TestRegistrationOutlivesASilentMember(t *testing.T) {
 	direct, s, one, two := throughGates(t)
 	ctx := t.Context()
 	key := NodeKey("n")
-	r, err := s.Register(ctx, key, 0, 8*time.Second, nil)
+	r, err := s.Register(ctx, key, Node{}, 8*time.Second, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
