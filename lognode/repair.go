@@ -92,13 +92,13 @@ func (n *Node) leaving() map[mq.StoreID]bool {
 	return out
 }
 
-// vouches says whether the controller waits for a store's word that its copy of a sealed segment is whole: to make it a
-// replica, or to let one go that is to be emptied.
+// vouches says whether the controller waits for a store's word that its copy of a sealed segment is whole: to make it a replica, or to
+// let another one go that is lost or to be emptied.
 func vouches(id mq.StoreID, s *mq.Segment, leaving map[mq.StoreID]bool) bool {
 	if s == nil || !s.Holds(id) {
 		return false
 	}
-	return s.ReplicaIndex(id) < 0 || slices.ContainsFunc(s.Replicas, func(r mq.Replica) bool { return leaving[r.Store] })
+	return len(s.Adding) > 0 || slices.ContainsFunc(s.Replicas, func(r mq.Replica) bool { return leaving[r.Store] })
 }
 
 // repairSealed lists all sealed segments, and makes the copies whole that this node should have of them.

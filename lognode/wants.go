@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,7 +20,8 @@ type wants struct {
 	ask map[mq.SegmentID]string
 	// opening are the segments that this node leads and does not serve yet, since when.
 	opening map[mq.SegmentID]time.Time
-	// added are segments that this node was to add and holds now; said until etcd lists it as a replica.
+	// added are segments whose copies here are whole, and of which the controller waits to hear that (Node.vouches): said for as long as
+	// it does. There are no more of them than copies.
 	added map[mq.SegmentID]bool
 	// late are followers of segments led here that lack something for too long.
 	late map[mq.SegmentID][]mq.StoreID
@@ -60,20 +62,21 @@ func (w *wants) seal(id mq.SegmentID, reason string) {
 	w.again()
 }
 
-// copied says that a segment which this node was to add is whole here.
+// copied says that a segment is whole here of which the controller waits to hear that.
 func (w *wants) copied(id mq.SegmentID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.added[id] && len(w.added) < maxCopied {
+	if !w.added[id] {
 		w.added[id] = true
 		w.again()
 	}
 }
 
-// maxCopied bounds a report; what does not fit is said after the rest was heard.
+// maxCopied bounds a report: what does not fit is said after the rest was heard. All nodes say the lowest first, as several have to vouch for
+// the same segment.
 const maxCopied = 1000
 
-// heard forgets segments that etcd lists this node as a replica of, or no longer knows.
+// heard forgets segments of which the controller waits for nothing any more.
 func (w *wants) heard(still func(mq.SegmentID) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,7 +195,6 @@ func (w *wants) report() (meta.Report, string) {
 	}
 	r.Copied = w.whole()
 	w.mu.Unlock()
-	slices.Sort(r.Copied)
 	slices.Sort(r.SealFlags)
 	slices.Sort(r.SealWanted)
 	slices.Sort(r.Opening)
@@ -207,7 +209,10 @@ func (w *wants) report() (meta.Report, string) {
 // whole are the copies that this node has said are whole, without those that were found damaged since, or are gone: the
 // controller lets a lost store go for them. w.mu is held.
 func (w *wants) whole() (out []mq.SegmentID) {
-	for id := range w.added {
+	for _, id := range slices.Sorted(maps.Keys(w.added)) {
+		if len(out) == maxCopied {
+			break
+		}
 		if info, ok := w.n.store.Segment(id); ok && !info.Damaged {
 			out = append(out, id)
 		} else {

@@ -35,7 +35,7 @@ type View struct {
 	Flagged, Asked, Opening []mq.SegmentID
 	// Forced are the wishes of operators that stand.
 	Forced map[mq.PartitionID]*Force
-	// Copied says which stores report which segments, that they are to become replicas of, as whole.
+	// Copied says which stores report which segments, that somebody copies, as whole.
 	Copied map[mq.StoreID]map[mq.SegmentID]bool
 }
 

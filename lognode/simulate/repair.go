@@ -25,10 +25,10 @@ func (n *Node) Repair(heads []mq.Head, all bool) {
 	}
 }
 
-// Copied are the last sealed segments of heads that this node is to become a replica of, and has whole; for its report.
+// Copied are the last sealed segments of heads that somebody copies, and that this node has whole; for its report.
 func (n *Node) Copied(heads []mq.Head) (out []mq.SegmentID) {
 	for _, h := range heads {
-		if s := h.Last; s != nil && s.Holds(n.self.Store) && s.ReplicaIndex(n.self.Store) < 0 && n.disk.resident(s) {
+		if s := h.Last; s != nil && len(s.Adding) > 0 && s.Holds(n.self.Store) && n.disk.resident(s) {
 			out = append(out, s.ID)
 		}
 	}

@@ -84,7 +84,8 @@ type Report struct {
 	Behind []Behind `json:"behind,omitempty"`
 	// Opening are segments that this node leads and does not serve yet: not a reason for suspicion.
 	Opening []mq.SegmentID `json:"opening,omitempty"`
-	// Copied are sealed segments that this node was to add (mq.Segment.Adding) and holds whole now.
+	// Copied are sealed segments that this node holds whole, of those that somebody copies (mq.Segment.Adding) or that a node holds which
+	// is to be emptied: whom the controller lets go depends on it.
 	Copied []mq.SegmentID `json:"copied,omitempty"`
 }
 

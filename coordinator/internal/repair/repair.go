@@ -2,7 +2,7 @@
 // it began. It is pure: the coordinator gives it what etcd and the reports say, and carries out the change as one transaction.
 //
 // A node that is lost is first joined by a node that copies the segment (mq.Segment.Adding), and leaves the
-// list only when that copy is whole: until then whatever it holds may be all that is left, should it come back.
+// list only when a quorum of others are known to be whole: until then whatever it holds may be all that is left, should it come back.
 package repair
 
 import (
@@ -30,26 +30,41 @@ type Cluster struct {
 	// Away are stores that are not registered now. Until they are lost they keep their place, although another one copied the
 	// segment meanwhile: theirs may be whole, and those of the holders that are left may not be.
 	Away map[mq.StoreID]bool
-	// Copied says which stores report which segments as whole.
+	// Copied says which stores report which segments as whole. All holders of a segment that somebody copies do, or from which
+	// somebody is to leave.
 	Copied map[mq.StoreID]map[mq.SegmentID]bool
 }
 
 // Next is what a sealed segment's holders should become, of which there should be want, or as many as it has if those are more;
 // false if nothing is to be changed now. A segment that began while nodes were away has fewer. The result shares
 // nothing with s. It changes one thing at a time: the next look does the next.
+//
+// Nobody is let go, whether it is listed or was only to copy, unless a quorum of the other holders say now that they have the segment whole
+// (spared): that it is lost, or not needed, says nothing of what it has.
 func Next(s *mq.Segment, want int, c *Cluster) (replicas, adding []mq.Replica, changed bool) {
 	replicas, adding = slices.Clone(s.Replicas), slices.Clone(s.Adding)
-	lost := slices.IndexFunc(replicas, func(r mq.Replica) bool { return c.Lost[r.Store] })
+	lost := slices.IndexFunc(replicas, func(r mq.Replica) bool { return c.Lost[r.Store] && !c.Leaving[r.Store] })
+	if lost < 0 { // what lies on a node that is to be emptied can be read as long as it is listed
+		lost = slices.IndexFunc(replicas, func(r mq.Replica) bool { return c.Lost[r.Store] })
+	}
 	away := slices.ContainsFunc(replicas, func(r mq.Replica) bool { return c.Away[r.Store] && !c.Lost[r.Store] })
+	coming := 0
 	for i, a := range adding {
 		copied := c.Copied[a.Store][s.ID]
 		switch {
-		case c.Lost[a.Store], lost < 0 && !away && !copied && len(replicas)+i >= want:
-			return replicas, slices.Delete(adding, i, i+1), true // it will not come, or is not needed any more
+		case c.Lost[a.Store], lost < 0 && !away && !copied && len(replicas)+coming >= want: // it will not come, or is not needed any more
+			if c.spared(s, a.Store) {
+				return replicas, slices.Delete(adding, i, i+1), true
+			}
 		case copied && lost >= 0:
-			return append(slices.Delete(replicas, lost, lost+1), a), slices.Delete(adding, i, i+1), true
+			if c.spared(s, replicas[lost].Store) {
+				return append(slices.Delete(replicas, lost, lost+1), a), slices.Delete(adding, i, i+1), true
+			}
 		case copied && (!away || len(replicas) < want):
 			return append(replicas, a), slices.Delete(adding, i, i+1), true
+		}
+		if !c.Lost[a.Store] {
+			coming++
 		}
 	}
 	leaving := slices.IndexFunc(replicas, func(r mq.Replica) bool { return c.Leaving[r.Store] })
@@ -64,7 +79,7 @@ func Next(s *mq.Segment, want int, c *Cluster) (replicas, adding []mq.Replica, c
 		survivor = survivor || !c.Lost[r.Store] || c.Leaving[r.Store]
 	}
 	lacking := max(want, len(replicas)) - (len(replicas) - gone)
-	if lacking <= len(adding) || !survivor { // without a survivor there is nothing to copy from
+	if lacking <= coming || !survivor { // without a survivor there is nothing to copy from
 		return replicas, adding, false
 	}
 	n, ok := Choose(s, c)
@@ -72,6 +87,18 @@ func Next(s *mq.Segment, want int, c *Cluster) (replicas, adding []mq.Replica, c
 		return replicas, adding, false
 	}
 	return replicas, append(adding, n.Replica), true
+}
+
+// spared says whether a holder can be let go: a quorum of the others answer, and say that they have all of the segment.
+func (c *Cluster) spared(s *mq.Segment, store mq.StoreID) bool {
+	n := 0
+	for _, r := range s.Holders() {
+		answers := !c.Away[r.Store] && (!c.Lost[r.Store] || c.Leaving[r.Store])
+		if r.Store != store && answers && c.Copied[r.Store][s.ID] {
+			n++
+		}
+	}
+	return n >= max(1, s.Quorum)
 }
 
 // whole counts the replicas that stay and say that they have all of the segment.
