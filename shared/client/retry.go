@@ -77,6 +77,7 @@ func (c *Client) send(ctx context.Context, q *call, take func(*http.Response) er
 	began := time.Now()
 	pauses := c.retry.pauses()
 	lost := false
+	var before error // what a gateway said last, for a caller whose time ends while another answer is waited for
 	for attempt := 1; ; attempt++ {
 		base := c.servers.current()
 		sent, err := c.attempt(ctx, base, q, take)
@@ -94,20 +95,23 @@ func (c *Client) send(ctx context.Context, q *call, take func(*http.Response) er
 		if ctx.Err() == nil && !refused(err) {
 			c.trouble.Store(troubleOf(sent))
 		}
+		if ctx.Err() != nil && before != nil && open(err) {
+			err = fmt.Errorf("%w; before that: %v", err, before)
+		}
 		if ctx.Err() != nil || !again || attempt >= c.retry.Attempts {
 			return final(err, sent, q.repeatable)
 		}
 		pause := pauses.NextBackOff()
 		var e *Error
 		if errors.As(err, &e) {
-			pause = max(pause, e.RetryAfter)
+			before, pause = err, max(pause, e.RetryAfter)
 		}
 		if time.Since(began)+pause > c.retry.Elapsed {
 			return final(err, sent, q.repeatable)
 		}
 		c.log.Info("trying again", "server", base, "err", err)
 		if !sleep(ctx, pause) {
-			return fmt.Errorf("%w (%w while waiting to repeat it)", err, context.Cause(ctx))
+			return fmt.Errorf("%w (%w while it waited to be repeated)", err, ended(ctx))
 		}
 	}
 }
@@ -190,7 +194,7 @@ func (c *Client) once(ctx context.Context, base string, q *call) (answer *http.R
 	request.Header.Set("User-Agent", c.userAgent)
 	answer, err = c.http.Do(request)
 	if err != nil {
-		return nil, sent, g.explain(fmt.Errorf("client: %w", err))
+		return nil, sent, g.explain(err)
 	}
 	answer.Body = &guarded{answer.Body, g}
 	g.touch()

@@ -174,10 +174,10 @@ func (g *guard) stop() {
 	})
 }
 
-// explain replaces what a request says that was ended by the guard: that a context ended is no help.
+// explain words what a request says that failed, or was ended by the guard: that a context ended is no help.
 func (g *guard) explain(err error) error {
 	if err == nil || !g.silent() {
-		return err
+		return faultOf(g.base, time.Since(g.began), err)
 	}
 	return fmt.Errorf("%w: %s takes connections and does not answer", ErrSilent, g.base)
 }

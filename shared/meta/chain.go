@@ -34,7 +34,7 @@ func (s *Store) Head(ctx context.Context, p mq.PartitionID) (h mq.Head, err erro
 // Chain reads a partition's head and every sealed segment that still exists, in order, the head's Last included,
 // at one revision.
 func (s *Store) Chain(ctx context.Context, p mq.PartitionID) (h mq.Head, sealed []mq.Segment, err error) {
-	r, err := patiently(ctx, "reading the chain of "+p.String(), func(ctx context.Context) (*clientv3.TxnResponse, error) {
+	r, err := patiently(ctx, s, "reading the chain of "+p.String(), func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return s.c.Txn(ctx).Then(clientv3.OpGet(partitionKey(p)), clientv3.OpGet(segmentsPrefix(p), clientv3.WithPrefix())).Commit()
 	})
 	if err != nil {

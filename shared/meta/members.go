@@ -95,11 +95,12 @@ func (s *Store) roomForMember(ctx context.Context, m Member) error {
 }
 
 func (s *Store) grant(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	g, err := s.c.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
 	if err != nil {
-		return 0, unavailable("taking a lease", err)
+		return 0, s.failed("taking a lease", began, err)
 	}
 	return g.ID, nil
 }
@@ -117,7 +118,7 @@ func (s *Store) GetMember(ctx context.Context, group mq.GroupID, name string) (M
 
 // RenewMember says that a member lives: MemberExpired if it is gone.
 func (s *Store) RenewMember(ctx context.Context, m Member) error {
-	_, err := patiently(ctx, "renewing member "+m.Name, func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
+	_, err := patiently(ctx, s, "renewing member "+m.Name, func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
 		return s.c.KeepAliveOnce(ctx, clientv3.LeaseID(m.Lease))
 	})
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
@@ -135,11 +136,12 @@ func (s *Store) LeaveMember(ctx context.Context, group mq.GroupID, name string) 
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	_, err = s.c.Revoke(ctx, clientv3.LeaseID(m.Lease)) // takes the key with it, unless it has another lease by now
 	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return unavailable("removing member "+name, err)
+		return s.failed("removing member "+name, began, err)
 	}
 	return nil
 }

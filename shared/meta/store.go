@@ -36,6 +36,8 @@ type Store struct {
 	c    *clientv3.Client
 	owns bool // the client was made by Connect, so Close closes it
 	log  *slog.Logger
+
+	looked looked
 }
 
 // Connect makes a store that talks to the etcd members at endpoints (host:port). It does not wait for
@@ -71,14 +73,9 @@ func (s *Store) Close() error {
 	return s.c.Close()
 }
 
-// unavailable is what every failed call to etcd becomes.
-func unavailable(doing string, err error) error {
-	return mqerr.New(mqerr.MetadataUnavailable, "%s: %w", doing, err)
-}
-
 // get reads one key linearizably into v; revision 0 says that there is no such key.
 func (s *Store) get(ctx context.Context, key string, v any) (revision int64, err error) {
-	r, err := s.read(ctx, "reading "+key, key)
+	r, err := s.read(ctx, "reading "+keyName(key), key)
 	if err != nil {
 		return 0, err
 	}
@@ -108,11 +105,12 @@ func encode(v any) (string, error) {
 
 // commit runs one transaction and says whether its comparisons held, and at which revision.
 func (s *Store) commit(ctx context.Context, doing string, cmps []clientv3.Cmp, ops ...clientv3.Op) (ok bool, revision int64, err error) {
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	r, err := s.c.Txn(ctx).If(cmps...).Then(ops...).Commit()
 	if err != nil {
-		return false, 0, unavailable(doing, err)
+		return false, 0, s.failed(doing, began, err)
 	}
 	return r.Succeeded, r.Header.Revision, nil
 }

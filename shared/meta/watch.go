@@ -280,7 +280,7 @@ func (v *View) check(ctx context.Context, k *kind) error {
 	v.mu.Unlock()
 	var fresh []*mvccpb.KeyValue
 	for _, key := range behind {
-		r, err := v.s.read(ctx, "reading "+key, key)
+		r, err := v.s.read(ctx, "reading "+keyName(key), key)
 		if err != nil {
 			return err
 		}

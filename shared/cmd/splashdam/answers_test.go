@@ -135,7 +135,7 @@ func TestPassing(t *testing.T) {
 	}
 	defer sdk.Close()
 	_, err = sdk.Receive(t.Context(), "t", "g", api.ReceiveRequest{})
-	if got := passing(err); got != "no connection to the gateway "+h.URL+" (EOF)" {
+	if got := passing(err); got != "the connection to the gateway "+h.URL+" broke" {
 		t.Errorf("a connection that broke: %q of %v", got, err)
 	}
 	if got := passing(&client.Error{Code: "no_leader", Detail: "partition 3"}); got != "no_leader: partition 3" {

@@ -129,17 +129,10 @@ func passing(err error) string {
 	if errors.As(err, &e) && errors.Unwrap(e) == nil {
 		return e.Error()
 	}
-	gateway := "the gateway"
-	var lost *url.Error
-	if errors.As(err, &lost) {
-		if u, bad := url.Parse(lost.URL); bad == nil {
-			gateway += " " + u.Scheme + "://" + u.Host
-		}
-	}
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
-		if err = inner; errors.Unwrap(inner) == client.ErrSilent {
-			return strings.TrimPrefix(inner.Error(), "client: ") // that names it
+		if text, ok := strings.CutPrefix(inner.Error(), "client: "); ok {
+			return text // that names the gateway
 		}
 	}
-	return fmt.Sprintf("no connection to %s (%v)", gateway, err)
+	return err.Error()
 }

@@ -57,7 +57,7 @@ func TestFollowOutlastsAGateway(t *testing.T) {
 		if status != exitOK || out.String() != "a\tb\n\xff\n" {
 			t.Errorf("%s: status %d, %q, %q", path, status, out.String(), errOut.String())
 		}
-		for _, want := range []string{"no connection to the gateway " + h.URL + " (EOF); trying again\n", "the gateway " + h.URL + " answers; going on\n"} {
+		for _, want := range []string{"the connection to the gateway " + h.URL + " broke; trying again\n", "the gateway " + h.URL + " answers; going on\n"} {
 			if !strings.Contains(errOut.String(), want) {
 				t.Errorf("%s: %q is not in %q", path, want, errOut.String())
 			}
@@ -83,7 +83,7 @@ func TestExecTellsOfOutages(t *testing.T) {
 	h := fails(t, "/receive", 1, stop)
 	var out, errOut bytes.Buffer
 	status := execute(ctx, []string{"consume", "t", "-g", "g", "-f", "--exec", "cat", "--server", h.URL}, strings.NewReader(""), &out, &errOut)
-	if status != exitOK || !strings.Contains(errOut.String(), "no connection to the gateway "+h.URL+" (EOF); ") || !strings.Contains(errOut.String(), "trying again\n") {
+	if status != exitOK || !strings.Contains(errOut.String(), "the connection to the gateway "+h.URL+" broke; ") || !strings.Contains(errOut.String(), "trying again\n") {
 		t.Errorf("status %d, %q, %q", status, out.String(), errOut.String())
 	}
 }
