@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/splashdam/splashdam/shared/leaks"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -121,7 +122,12 @@ func TestRefusingNodeIsPassedOver(t *testing.T) {
 }
 
 func TestStartStop(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	before := goleak.IgnoreCurrent()
+	defer func() {
+		if err := leaks.Left(before); err != nil {
+			t.Error(err)
+		}
+	}()
 	cfg := configs(t, 1)[0]
 	for range 2 {
 		c, err := Start(context.Background(), cfg, testLog(t), nil)

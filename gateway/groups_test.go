@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -144,12 +145,16 @@ func testHeld(t *testing.T, h *harness, topic mq.TopicID) {
 
 func testGroupStarting(t *testing.T, h *harness) {
 	h.node.set(func() { h.node.refuses = mqerr.New(mqerr.NoLeader, "not yet") })
-	made := decodeAs[api.Group](t, h.ok(201, "PUT", "/v1/topics/orders/groups/starting", ""))
-	if made.State != api.StateStarting {
-		t.Errorf("made while no leader takes it: %+v", made)
-	}
-	h.fails("no_leader", "", "PUT", "/v1/topics/orders/groups/starting", "")
-	h.fails("no_leader", "", "POST", "/v1/topics/orders/groups/starting-too/receive?max=1", "")
+	in := h.impatient()
+	together(func() {
+		made := in.call("PUT", "/v1/topics/orders/groups/starting", "")
+		if made.status != 201 || !strings.Contains(string(made.body), `"state":"starting"`) {
+			t.Errorf("made while no leader takes it: %d %s", made.status, made.body)
+		}
+	}, func() {
+		in.fails("no_leader", "", "POST", "/v1/topics/orders/groups/starting-too/receive?max=1", "")
+	})
+	in.fails("no_leader", "", "PUT", "/v1/topics/orders/groups/starting", "")
 	h.node.set(func() { h.node.refuses = nil })
 	again := decodeAs[api.Group](t, h.ok(200, "PUT", "/v1/topics/orders/groups/starting", ""))
 	if again.State != api.StateReady {

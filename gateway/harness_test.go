@@ -25,6 +25,7 @@ type harness struct {
 	store *meta.Store
 	view  *meta.View
 	node  *fakeNode
+	etcd  string
 	g     *Gateway
 }
 
@@ -33,12 +34,11 @@ const fakeStore = mq.StoreID("0123456789abcdef0123456789abcdef")
 func startHarness(t *testing.T, options ...func(*Config)) *harness {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	h := &harness{t: t, node: startFakeNode(t)}
-	endpoint := startEtcd(t)
+	h := &harness{t: t, node: startFakeNode(t), etcd: startEtcd(t)}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var err error
-	if h.store, err = meta.Connect(ctx, []string{endpoint}, log); err != nil {
+	if h.store, err = meta.Connect(ctx, []string{h.etcd}, log); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.store.Close() })
@@ -54,22 +54,51 @@ func startHarness(t *testing.T, options ...func(*Config)) *harness {
 	}
 	t.Cleanup(self.Close)
 	h.control(log)
+	options = append([]func(*Config){func(cfg *Config) { cfg.RequestTimeout = time.Minute }}, options...) // as long as anything takes
+	h.g = h.gateway(options...)
+	return h
+}
+
+// gateway starts one.
+func (h *harness) gateway(options ...func(*Config)) *Gateway {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	defer cancel()
 	cfg := DefaultConfig()
-	cfg.Listen, cfg.Etcd, cfg.RequestTimeout = "127.0.0.1:0", []string{endpoint}, 3*time.Second
+	cfg.Listen, cfg.Etcd = "127.0.0.1:0", []string{h.etcd}
 	for _, o := range options {
 		o(&cfg)
 	}
-	if h.g, err = Start(ctx, cfg, log, prometheus.NewRegistry()); err != nil {
-		t.Fatal(err)
+	g, err := Start(ctx, cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		h.t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	h.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if err := h.g.Stop(ctx); err != nil {
-			t.Error(err)
+		if err := g.Stop(ctx); err != nil {
+			h.t.Error(err)
 		}
 	})
-	return h
+	return g
+}
+
+// impatient is the same with another gateway: what it waits for in vain it waits for as long as gateways do by default, in which
+// also a busy machine gets as far as to find out why.
+func (h *harness) impatient() *harness {
+	h.t.Helper()
+	other := *h
+	other.g = h.gateway(func(cfg *Config) { cfg.Name = "impatient" })
+	return &other
+}
+
+// together runs calls that wait at the same time.
+func together(calls ...func()) {
+	var all sync.WaitGroup
+	for _, f := range calls {
+		all.Go(f)
+	}
+	all.Wait()
 }
 
 // control makes the partitions of topics and opens a segment of each on the fake node. Topics whose name

@@ -16,6 +16,7 @@ import (
 
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/frame"
+	"github.com/splashdam/splashdam/shared/leaks"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
@@ -218,7 +219,7 @@ func TestStreamsLeakNothing(t *testing.T) {
 	}
 	e.leader.until(t, "nobody waits", func() bool { return e.g.waits.Waiting() == 0 || e.leaderTick() })
 	http.DefaultClient.CloseIdleConnections()
-	if err := goleak.Find(ignore); err != nil {
+	if err := leaks.Left(ignore); err != nil {
 		t.Error(err)
 	}
 	e.g.accounts.mu.Lock()

@@ -104,7 +104,7 @@ func testTopicFigures(t *testing.T, h *harness) {
 	if p := got.Partitions[0]; p.PartitionFigures != nil || len(p.Replicas) != 1 || p.Replicas[0].BehindBytes != nil {
 		t.Errorf("figures that nobody knows: %+v", p)
 	}
-	h.ok(201, "PUT", "/v1/topics/figures/groups/g", "")
+	h.impatient().ok(201, "PUT", "/v1/topics/figures/groups/g", "")
 	if g := decodeAs[api.Group](t, h.ok(200, "GET", "/v1/topics/figures/groups/g", "")); !g.Partial || g.Partitions[1].GroupPartitionFigures != nil || g.Partitions[1].Error == nil {
 		t.Errorf("figures of a group that nobody knows: %+v", g)
 	}
@@ -135,7 +135,7 @@ func testTopicWithoutLeader(t *testing.T, h *harness) {
 	if made.State != api.StateOpening || !made.Partial || made.Partitions[3].State != api.StateOpening || made.Partitions[3].Error.Code != "no_leader" {
 		t.Errorf("%+v", made)
 	}
-	h.fails("no_leader", "", "GET", "/v1/topics/closed-1/messages?partition=0", "")
+	h.impatient().fails("no_leader", "", "GET", "/v1/topics/closed-1/messages?partition=0", "")
 
 	// With fewer nodes than it needs it is made all the same: they may be starting. It says what it waits for.
 	made = decodeAs[api.Topic](t, h.ok(201, "PUT", "/v1/topics/closed-wide?wait=30s", `{"partitions":2,"replicas":5}`))

@@ -37,13 +37,13 @@ func TestEndSealedSegmentsAreReadWithoutALeader(t *testing.T) {
 		t.Fatalf("sealed: %v", sealed)
 	}
 	leader := open.LeaderNode()
-	must(t, c.NodeNamed(leader).Kill())
 	for _, r := range sealed[len(sealed)-1].Replicas {
 		if r.Node != leader {
 			must(t, c.NodeNamed(r.Node).Kill())
 			break
 		}
 	}
+	must(t, c.NodeNamed(leader).Kill()) // last: without it two that live would seal what it leads, and lead on
 	var read struct {
 		Messages   []message
 		NextCursor string `json:"next_cursor"`

@@ -11,9 +11,11 @@ import (
 const (
 	// giveBackWait bounds what a subscription that ends waits for: its last messages, and that they are given back. What is
 	// not given back by then stays leased, and counts when the lease ends.
-	giveBackWait = 2 * time.Second
-	// quietStream is how long a stream that ends says nothing before it is taken for read to its end.
-	quietStream = 50 * time.Millisecond
+	giveBackWait = 5 * time.Second
+	// A stream that ends is taken for read to its end when it has said nothing for so many turns in a row. It is several short ones,
+	// because what is short of a processor has only one of them, however long it lasts: then there may be something to read.
+	quietTurns = 4
+	quietTurn  = 50 * time.Millisecond
 )
 
 // giveBack releases what came and nobody has begun to work on. It is called when ctx may have ended.
@@ -35,22 +37,38 @@ func (c *Client) giveBack(ctx context.Context, settle func(context.Context, api.
 // lastWords ends a stream that nobody wants more of: once it says nothing for a moment, or when it goes on for too long,
 // since what is settled meanwhile makes room for more.
 type lastWords struct {
-	busy  atomic.Bool // the reader is not reading
-	timer *time.Timer
+	busy  atomic.Bool  // the reader is not reading
+	quiet atomic.Int32 // turns in which it has read nothing
+	over  atomic.Bool  // there are no more turns
+	turn  *time.Timer
 	until time.Time
 	leave func() bool
 }
 
 // newLastWords calls end when the stream is over; wanted is what ends when no more is wanted while the reader waits.
 func newLastWords(wanted context.Context, end func()) *lastWords {
-	l := &lastWords{timer: time.AfterFunc(time.Hour, end)}
-	l.timer.Stop()
+	l := &lastWords{}
+	l.turn = time.AfterFunc(time.Hour, func() {
+		switch n := l.quiet.Add(1); {
+		case l.over.Load():
+		case n < quietTurns:
+			l.turn.Reset(quietTurn)
+		default:
+			end()
+		}
+	})
+	l.turn.Stop()
 	l.leave = context.AfterFunc(wanted, func() {
 		if !l.busy.Load() { // else it sees that by itself
-			l.timer.Reset(quietStream)
+			l.begin()
 		}
 	})
 	return l
+}
+
+func (l *lastWords) begin() {
+	l.quiet.Store(0)
+	l.turn.Reset(quietTurn)
 }
 
 // more says whether to read on, to be called before each time once no more is wanted.
@@ -58,11 +76,12 @@ func (l *lastWords) more() bool {
 	if l.until.IsZero() {
 		l.until = time.Now().Add(giveBackWait)
 	}
-	l.timer.Reset(quietStream)
+	l.begin()
 	return time.Now().Before(l.until)
 }
 
 func (l *lastWords) stop() {
+	l.over.Store(true)
 	l.leave()
-	l.timer.Stop()
+	l.turn.Stop()
 }

@@ -172,6 +172,37 @@ func TestStreamGivesBackWhatIsOnItsWay(t *testing.T) {
 	}
 }
 
+// late comes a while after it is asked for.
+type late struct{ io.Reader }
+
+func (l late) Read(b []byte) (int, error) {
+	n, err := l.Reader.Read(b)
+	if n > 0 {
+		time.Sleep(120 * time.Millisecond) // on synctest's clock
+	}
+	return n, err
+}
+
+// What was on its way comes late from a gateway or a network that has much to do.
+func TestStreamGivesBackWhatComesLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{answer: func(n int, r *http.Request, _ []byte) (*http.Response, error) {
+			if n > 0 {
+				return reply(200, `{"results":[{},{}],"failed":0}`), nil
+			}
+			a := reply(200, "")
+			a.Body = silent{io.MultiReader(strings.NewReader(eventsOf("a")), late{strings.NewReader(eventsOf("b"))}, late{strings.NewReader(eventsOf("c"))}), r.Context()}
+			return a, nil
+		}}
+		for range over(t, w, Options{}).Subscribe(t.Context(), "t", "g", SubscribeOptions{}) {
+			break
+		}
+		if seen := w.requests(); len(seen) != 2 || seen[1].body != `{"release":["rb","rc"]}` {
+			t.Errorf("%+v", seen)
+		}
+	})
+}
+
 // A stream whose context ends while nothing is there ends at once.
 func TestIdleStreamEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

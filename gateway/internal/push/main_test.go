@@ -1,9 +1,10 @@
 package push
 
 import (
+	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/splashdam/splashdam/shared/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leaks.After(m.Run())) }

@@ -40,10 +40,11 @@ func (p *Partition) admit(r receiving) bool {
 // awaitGeneration calls then when the node's view has a generation of a group's assignment, or after a while.
 func (p *Partition) awaitGeneration(group mq.GroupID, generation uint64, then func()) {
 	p.catching++
+	most := p.catchFor
 	p.work.Add(1)
 	go func() {
 		defer p.work.Done()
-		ctx, cancel := context.WithTimeout(p.ctx, catchUp)
+		ctx, cancel := context.WithTimeout(p.ctx, most)
 		defer cancel()
 		for ctx.Err() == nil {
 			a, changed := p.env.Chain.Assignment(group)

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"testing"
+	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
 	"github.com/splashdam/splashdam/shared/frame"
@@ -97,6 +98,7 @@ func TestLeaderCatchesUpWithTheGateway(t *testing.T) {
 	o.group(1, assigned)
 	o.publish("a")
 	o.world.assign("old", 1)
+	o.inside(func(*leadership) { o.p.catchFor = time.Hour }) // as long as it takes this test
 	asked := make(chan struct{})
 	o.world.asked = asked
 	answered := make(chan error, 1)

@@ -163,6 +163,8 @@ type Partition struct {
 	toldEnd  uint64
 	// catching are the receives that wait for the node's view to show an assignment that their gateway has seen.
 	catching int
+	// catchFor is how long they wait at most: catchUp, but in tests.
+	catchFor time.Duration
 	fault    error // an invariant was broken: the partition stopped here
 }
 
@@ -170,7 +172,7 @@ type Partition struct {
 func New(env *Env, id mq.PartitionID) *Partition {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Partition{env: env, id: id, log: env.Log.With("partition", id.String()), wake: make(chan struct{}, 1),
-		done: make(chan struct{}), ctx: ctx, cancel: cancel, copies: map[mq.SegmentID]*held{}}
+		done: make(chan struct{}), ctx: ctx, cancel: cancel, copies: map[mq.SegmentID]*held{}, catchFor: catchUp}
 	go p.run()
 	return p
 }

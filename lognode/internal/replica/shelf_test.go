@@ -54,7 +54,17 @@ func TestRetentionWaitsForTheArchive(t *testing.T) {
 				testutil.ToFloat64(m.Archived), testutil.ToFloat64(m.Unarchived), first, errors, archived, unarchived)
 		}
 	}
+	began := time.Now()
 	o.retain()
+	again := func(at time.Time) { // by itself it is a second later, see TestArchiveBacksOff
+		o.inside(func(l *leadership) {
+			if l.shelf.until.Before(began) {
+				t.Errorf("tried again at %s, having begun at %s", l.shelf.until, began)
+			}
+			l.shelf.until = at
+		})
+	}
+	again(began.Add(time.Hour))
 	o.retain()
 	check("down, and looked at twice", 0, 1, 0, 0)
 	o.used.Store(85) // of the disk, with the usual 10: more than publishes may use
@@ -65,7 +75,7 @@ func TestRetentionWaitsForTheArchive(t *testing.T) {
 	noError(t, os.Rename(bucket+".away", bucket))
 	o.retain()
 	check("up, and too early to try again", 2, 1, 0, 1)
-	o.inside(func(l *leadership) { l.shelf.until = time.Time{} })
+	again(time.Time{})
 	o.retain()
 	check("up", 4, 1, 1, 1)
 	read := ask(t, func(r Reply) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -55,6 +58,7 @@ func copyDir(t *testing.T, from, to string) {
 	}
 }
 
+// copyFile copies what is written of a file, and leaves its holes: logs are made at the size that they may have in the end.
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	src, err := os.Open(from)
@@ -69,12 +73,33 @@ func copyFile(t *testing.T, from, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.Copy(dst, src); err != nil {
+	if err := errors.Join(copyData(dst, src), dst.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := dst.Close(); err != nil {
-		t.Fatal(err)
+}
+
+func copyData(dst, src *os.File) error {
+	info, err := src.Stat()
+	if err != nil {
+		return err
 	}
+	size := info.Size()
+	for end := int64(0); end < size; {
+		data, err := src.Seek(end, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			break // a hole up to the end
+		}
+		if err != nil {
+			return err
+		}
+		if end, err = src.Seek(data, unix.SEEK_HOLE); err != nil {
+			return err
+		}
+		if _, err := io.Copy(io.NewOffsetWriter(dst, data), io.NewSectionReader(src, data, end-data)); err != nil {
+			return err
+		}
+	}
+	return dst.Truncate(size)
 }
 
 // crashWriters is how many segments the crash test's process writes to.

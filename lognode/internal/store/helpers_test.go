@@ -14,7 +14,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/splashdam/splashdam/shared/leaks"
 	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/sidebyside"
 )
 
 // crashEnv names the directory for the process that the crash test kills, see crash_test.go.
@@ -25,8 +27,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, crashChild(dir))
 		os.Exit(1)
 	}
+	if err := sidebyside.Set(); err != nil {
+		panic(err)
+	}
 	// glog is linked in by Badger's dependencies and starts its flusher when its package is initialised.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/golang/glog.(*fileSink).flushDaemon"))
+	os.Exit(leaks.After(m.Run(), goleak.IgnoreTopFunction("github.com/golang/glog.(*fileSink).flushDaemon")))
 }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))

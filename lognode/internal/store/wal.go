@@ -63,8 +63,12 @@ func parseWAL(b []byte) (e walEntry, ok bool) {
 
 // bridgeWAL makes a WAL one that Badger reads to the last transaction that is whole. It says up to where all entries are intact.
 func bridgeWAL(f *os.File) (end int64, err error) {
-	b, err := io.ReadAll(f) // twice a memtable at most
+	info, err := f.Stat()
 	if err != nil {
+		return 0, err
+	}
+	b := make([]byte, info.Size()) // twice a memtable at most
+	if _, err := io.ReadFull(f, b); err != nil {
 		return 0, err
 	}
 	written := len(bytes.TrimRight(b, "\x00"))
