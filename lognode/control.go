@@ -280,7 +280,7 @@ func (s *server) GroupFigures(ctx context.Context, req *mqpb.GroupFiguresRequest
 		return &mqpb.GroupFigures{Partition: p, Code: uint32(mqerr.NotLeader)}
 	}
 	out, err := each(ctx, s, req.Partitions, absent, func(p *replica.Partition, done func(*mqpb.GroupFigures)) {
-		p.GroupFigures(mq.GroupID(req.Group), done)
+		p.GroupFigures(mq.GroupID(req.Group), replica.Oldest{}, done)
 	})
 	if err != nil {
 		return nil, err

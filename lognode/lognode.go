@@ -110,6 +110,7 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 		}
 		n.log.Info("this node archives", "bucket", archive.Shown(n.cfg.ArchiveURL))
 	}
+	reg.MustRegister(newWorkload(n))
 	for _, info := range n.store.Segments() {
 		n.partition(info.Segment.Partition).Adopt(info)
 	}

@@ -10,15 +10,21 @@ import (
 	"github.com/splashdam/splashdam/shared/mqpb"
 )
 
-// GroupFigures are the numbers of a group in this partition.
-func (p *Partition) GroupFigures(id mq.GroupID, done func(*mqpb.GroupFigures)) {
+// Oldest is when the message at a group's cursor was published, in Unix nanoseconds; 0 is not known.
+type Oldest struct {
+	Cursor uint64
+	Stamp  int64
+}
+
+// GroupFigures are the numbers of a group in this partition. The oldest message is read, unless it is the one that is known.
+func (p *Partition) GroupFigures(id mq.GroupID, known Oldest, done func(*mqpb.GroupFigures)) {
 	out := &mqpb.GroupFigures{Partition: mqpb.FromPartition(p.id)}
 	fail := func(err error) {
 		e := mqerr.Of(err)
 		out.Code, out.Detail = uint32(e.Code), e.Detail
 		done(out)
 	}
-	p.serveRead(fail, func(l *leadership) {
+	p.serveLook(fail, func(l *leadership) {
 		f, ok := l.machine.Figures(id)
 		if !ok {
 			fail(deliveryError(delivery.ErrGroupNotFound))
@@ -30,7 +36,12 @@ func (p *Partition) GroupFigures(id mq.GroupID, done func(*mqpb.GroupFigures)) {
 		out.Acked, out.Dropped, out.Discarded, out.Expired, out.Filtered = f.Acked, f.Dropped, f.Discarded, f.Lapsed, f.Filtered
 		out.Exported, out.Unreadable = uint64(f.Exported), l.unreadableRanges(f.Cursor)
 		out.Lanes, out.Parked = laneFigures(&f), uint64(f.Parked)
-		if f.Cursor >= f.Committed {
+		switch {
+		case f.Cursor >= f.Committed:
+			done(out)
+			return
+		case f.Cursor == known.Cursor && known.Stamp != 0:
+			out.OldestStamp = known.Stamp
 			done(out)
 			return
 		}
@@ -154,7 +165,7 @@ func (p *Partition) Figures(settings *mq.TopicSettings, done func(*mqpb.Partitio
 		out.Code, out.Detail = uint32(e.Code), e.Detail
 		done(out)
 	}
-	p.serveRead(fail, func(l *leadership) {
+	p.serveLook(fail, func(l *leadership) {
 		j := l.journal()
 		out.First, out.Next, out.Segments = j.first(), j.open.End.Offset, uint64(j.len())
 		out.Lost, out.Unreadable = j.lostCount(), l.unreadableRanges(0)

@@ -66,6 +66,13 @@ func (p *Partition) serveRead(fail func(error), run func(l *leadership)) {
 	}
 }
 
+// serveLook is serveRead of a request that changes nothing: a partition that is only looked at goes on resting.
+func (p *Partition) serveLook(fail func(error), run func(l *leadership)) {
+	if !p.post(func() { p.looks++; p.whenReadable(fail, run) }) {
+		fail(mqerr.New(mqerr.NoLeader, "the node is stopping"))
+	}
+}
+
 // serve posts a request that only the leader can answer.
 func (p *Partition) serve(fail func(error), run func(l *leadership)) {
 	if !p.post(func() { p.whenServing(fail, run) }) {

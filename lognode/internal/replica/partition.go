@@ -158,6 +158,8 @@ type Partition struct {
 	retaining bool
 	// restful is what Retain makes of rest, 0 in a round of events without it.
 	restful int64
+	// looks are the events of a round that only looked.
+	looks int
 	// followed is when a gateway last asked for readers at the end, toldEnd the end that they were woken for.
 	followed time.Time
 	toldEnd  uint64
@@ -225,8 +227,8 @@ func (p *Partition) run() {
 		batch, p.events = p.events, batch[:0]
 		closed := p.closed
 		p.mu.Unlock()
-		p.rest.Store(0)
-		p.restful = 0
+		rested := p.rest.Swap(0)
+		p.restful, p.looks = 0, 0
 		for i, event := range batch {
 			p.try(event)
 			batch[i] = nil
@@ -234,7 +236,10 @@ func (p *Partition) run() {
 		}
 		p.try(p.flush)
 		p.try(p.announce)
-		if len(batch) == 1 { // it was Retain, and nothing else happened
+		switch len(batch) - p.looks {
+		case 0: // nothing happened
+			p.rest.Store(rested)
+		case 1: // it was Retain, and nothing else happened
 			p.rest.Store(p.restful)
 		}
 		if closed {

@@ -74,7 +74,7 @@ func TestNackCountsAttemptsOverRestart(t *testing.T) {
 		t.Fatalf("a dead message was delivered: %+v", m)
 	}
 	ch := make(chan *mqpb.GroupFigures, 1)
-	o.p.GroupFigures(1, func(f *mqpb.GroupFigures) { ch <- f })
+	o.p.GroupFigures(1, Oldest{}, func(f *mqpb.GroupFigures) { ch <- f })
 	if f := <-ch; f.Dead != 1 || f.Lag != 0 {
 		t.Fatalf("figures %v", f)
 	}

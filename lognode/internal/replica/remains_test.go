@@ -130,7 +130,7 @@ func (o *one) onlyReads() {
 		t.Errorf("figures: %v", f)
 	}
 	group := make(chan *mqpb.GroupFigures, 1)
-	o.p.GroupFigures(1, func(f *mqpb.GroupFigures) { group <- f })
+	o.p.GroupFigures(1, Oldest{}, func(f *mqpb.GroupFigures) { group <- f })
 	if f := <-group; f.Code != 0 || f.Next != 20 {
 		t.Errorf("figures of the group: %v", f)
 	}

@@ -87,7 +87,7 @@ func (o *one) append(b *mq.BatchBuilder) {
 
 func (o *one) figures(g mq.GroupID) *mqpb.GroupFigures {
 	ch := make(chan *mqpb.GroupFigures, 1)
-	o.p.GroupFigures(g, func(f *mqpb.GroupFigures) { ch <- f })
+	o.p.GroupFigures(g, Oldest{}, func(f *mqpb.GroupFigures) { ch <- f })
 	return <-ch
 }
 
