@@ -75,6 +75,8 @@ type Config struct {
 	Insecure bool `help:"Allow addresses that other machines can reach, without TLS."`
 	// Dial is for tests that cut the network; nil is plain TCP. It can't be set from outside.
 	Dial link.Dial `kong:"-" json:"-"`
+	// patience is how long nodes are waited for at least: 0 but in tests that go on only when all that live have answered.
+	patience time.Duration `kong:"-"`
 }
 
 // DefaultConfig is a single coordinator on the usual ports of this machine.

@@ -88,7 +88,7 @@ func roundOn(t *testing.T, n *fakeNode, f *fakeChains, targets []seal.Target) []
 
 func roundOver(t *testing.T, n *fakeNode, f *fakeChains, targets []seal.Target) []seal.Outcome {
 	t.Helper()
-	calls := seal.NewCalls(nil)
+	calls := seal.NewCalls(nil, 0)
 	defer calls.Close()
 	r := seal.Round{Calls: calls, Chains: f.chains(), Log: testLog(t), Members: []seal.Member{{
 		Node: placement.Node{Name: "n", Store: "s"}, Addr: n.addr, Incarnation: mq.Incarnation{Store: "s", Boot: 1}, Live: true}}}

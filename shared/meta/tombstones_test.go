@@ -98,6 +98,7 @@ func TestFoldedTombstonesAreKnown(t *testing.T) {
 		t.Fatalf("folded %d: %v", n, err)
 	}
 	waitFor("the fold", v, func(v *View) bool { return len(v.DeletedTopics()) == 0 })
+	waitFor("the name's next topic", v, func(v *View) bool { b, _ := v.Topic("b"); return b.ID == again.ID }) // another prefix, another watch
 	late := NewView(s, quiet())
 	runView(t, ctx, late)
 	for name, v := range map[string]*View{"who watched": v, "who came late": late} {

@@ -18,12 +18,19 @@ import (
 // Calls makes the control calls to log nodes. Safe for use by many goroutines.
 type Calls struct {
 	dial  link.Dial
+	least time.Duration
 	mu    sync.Mutex
 	conns map[string]*grpc.ClientConn // by address
 }
 
-// NewCalls makes a Calls without connections, to be opened with dial (nil is plain TCP); Close ends it.
-func NewCalls(dial link.Dial) *Calls { return &Calls{dial: dial, conns: map[string]*grpc.ClientConn{}} }
+// NewCalls makes a Calls without connections, to be opened with dial (nil is plain TCP); Close ends it. least is how long nodes are
+// waited for at least, where they would be passed over sooner: 0 but in tests, whose nodes answer in the end.
+func NewCalls(dial link.Dial, least time.Duration) *Calls {
+	return &Calls{dial: dial, least: least, conns: map[string]*grpc.ClientConn{}}
+}
+
+// wait is how long nodes are waited for that would be for d.
+func (c *Calls) wait(d time.Duration) time.Duration { return max(d, c.least) }
 
 // Close closes all connections; no call may run or follow.
 func (c *Calls) Close() { c.Keep(nil) }

@@ -38,7 +38,7 @@ func (r *Round) create(ctx context.Context, moves []*move) (again int) {
 			members = append(members, m)
 		}
 	}
-	got, failed := gather(ctx, members, createDeadline, 0,
+	got, failed := gather(ctx, members, r.Calls.wait(createDeadline), 0,
 		func(ctx context.Context, m Member) (created, error) {
 			c, err := r.Calls.Create(ctx, m.Addr, r.ID, work[m.Store])
 			if err == nil && c.node != m.Incarnation {

@@ -14,7 +14,7 @@ func Pulse(ctx context.Context, calls *Calls, members []Member) (silent map[mq.S
 			live = append(live, m)
 		}
 	}
-	got, _ := gather(ctx, live, probeDeadline, 0,
+	got, _ := gather(ctx, live, calls.wait(probeDeadline), 0,
 		func(ctx context.Context, m Member) (reply, error) { return calls.Probe(ctx, m.Addr, nil) },
 		func(got map[mq.StoreID]reply) bool { return len(got) == len(live) })
 	silent = map[mq.StoreID]bool{}

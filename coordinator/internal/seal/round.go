@@ -157,7 +157,7 @@ func (m *move) take(replies map[mq.StoreID]reply) {
 // answered.
 func (r *Round) probe(ctx context.Context, moves []*move) {
 	segments := perMember(moves)
-	replies, failed := gather(ctx, r.asked(segments), probeDeadline, grace,
+	replies, failed := gather(ctx, r.asked(segments), r.Calls.wait(probeDeadline), r.Calls.wait(grace),
 		func(ctx context.Context, m Member) (reply, error) {
 			rep, err := r.Calls.Probe(ctx, m.Addr, segments[m.Store])
 			if err == nil && rep.node.Store != m.Store {
@@ -243,7 +243,7 @@ func (r *Round) seal(ctx context.Context, moves []*move) {
 			reason = string(m.Target.Need.Reason) // of one of them: it is for the node's log
 		}
 	}
-	replies, failed := gather(ctx, members, sealDeadline, grace,
+	replies, failed := gather(ctx, members, r.Calls.wait(sealDeadline), r.Calls.wait(grace),
 		func(ctx context.Context, m Member) (reply, error) {
 			return r.Calls.Seal(ctx, m.Addr, segments[m.Store], reason)
 		},
