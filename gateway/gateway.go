@@ -81,6 +81,9 @@ type Gateway struct {
 	stopErr  error
 }
 
+// startUndone is how long it may take to end what a start that failed has begun.
+const startUndone = 5 * time.Second
+
 // Start connects, begins to listen and returns when requests are served. ctx bounds the start only. reg
 // may be nil; if it is also a prometheus.Gatherer, /metrics serves it.
 func Start(ctx context.Context, cfg Config, log *slog.Logger, reg prometheus.Registerer) (*Gateway, error) {
@@ -101,7 +104,9 @@ func Start(ctx context.Context, cfg Config, log *slog.Logger, reg prometheus.Reg
 	}
 	g.serve(ln)
 	if err := g.join(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("gateway: %w", err), g.Stop(ctx))
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), startUndone)
+		defer cancel()
+		return nil, errors.Join(fmt.Errorf("gateway: %w", err), g.Stop(end))
 	}
 	g.ready.Store(true)
 	return g, nil
@@ -177,10 +182,8 @@ func (g *Gateway) own(f func()) {
 
 // join waits for the first metadata and registers the gateway.
 func (g *Gateway) join(ctx context.Context) error {
-	select {
-	case <-g.view.Ready():
-	case <-ctx.Done():
-		return fmt.Errorf("no metadata yet: %w", ctx.Err())
+	if err := g.view.WaitReady(ctx, g.cfg.Etcd); err != nil {
+		return err
 	}
 	addr := g.cfg.Advertise
 	if addr == "" {

@@ -136,10 +136,8 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 
 // join waits for the cluster's name and makes sure that this store belongs to it and is no old copy.
 func (n *Node) join(ctx context.Context) error {
-	select {
-	case <-n.view.Ready():
-	case <-ctx.Done():
-		return fmt.Errorf("no coordinator answers at %v: %w", n.cfg.Etcd, ctx.Err())
+	if err := n.view.WaitReady(ctx, n.cfg.Etcd); err != nil {
+		return err
 	}
 	err := n.view.WaitFor(ctx, func(v *meta.View) bool { number, _ := v.NewestSecret(); return v.ClusterID() != "" && number > 0 })
 	if err != nil {

@@ -45,7 +45,7 @@ func mainsOfTheTiers(t *testing.T, bin string) {
 	}
 	run("coordinator", "--dir", filepath.Join(o.Dir, "c"), "--etcd-client", etcd, "--etcd-peer", l.addr("coordinator-1/peer"),
 		"--nats", l.addr("coordinator-1/nats"), "--nats-route", l.addr("coordinator-1/route"))
-	run("lognode", "--dir", filepath.Join(o.Dir, "n"), "--listen", l.addr("node-1"), "--ballast-bytes", "0")
+	run("lognode", "--dir", filepath.Join(o.Dir, "n"), "--listen", l.addr("node-1"), "--ballast-bytes", "0", "--log-level", "warn")
 	run("gateway", "--listen", l.gateways[0])
 
 	c := &Cluster{layout: l, gateways: []*Member{{name: "gateway-1"}}, failed: make(chan error)}

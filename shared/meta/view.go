@@ -2,8 +2,10 @@ package meta
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sort"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +21,9 @@ type View struct {
 	log     *slog.Logger
 	kinds   []*kind
 	recheck time.Duration
-	stream  atomic.Uint64 // number of the stream that watches are on; see onStream
+	// sayEvery is how often WaitReady says that it waits.
+	sayEvery time.Duration
+	stream   atomic.Uint64 // number of the stream that watches are on; see onStream
 
 	ready chan struct{} // closed when every prefix was listed once
 
@@ -68,7 +72,7 @@ type groupRef struct {
 // holds the reports of log nodes, which only the controller needs.
 func NewView(s *Store, log *slog.Logger, options ...ViewOption) *View {
 	v := &View{
-		s: s, log: log, recheck: time.Minute,
+		s: s, log: log, recheck: time.Minute, sayEvery: 5 * time.Second,
 		ready: make(chan struct{}), subs: map[chan struct{}]struct{}{},
 		data: data{
 			drains: map[string]Drain{}, moves: map[string]Move{}, forces: map[string]Force{},
@@ -101,6 +105,24 @@ func WithReports(v *View) {
 
 // Ready is closed when the view has seen every key once.
 func (v *View) Ready() <-chan struct{} { return v.ready }
+
+// WaitReady waits until the view is ready, and says aloud from time to time that it is waited for an answer from servers, which are
+// the addresses to name. The error says that ctx ended first.
+func (v *View) WaitReady(ctx context.Context, servers []string) error {
+	say := time.NewTicker(v.sayEvery)
+	defer say.Stop()
+	for {
+		select {
+		case <-v.ready:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("no coordinator answers at %s: %w", strings.Join(servers, ", "), ctx.Err())
+		case <-say.C:
+			v.log.Warn("no coordinator answers yet, waiting: is this where their etcd listens (--etcd-client)?",
+				"etcd", strings.Join(servers, ", "))
+		}
+	}
+}
 
 // Subscribe gives a channel (capacity 1) that is sent to after changes: a wake-up, not data. cancel must be
 // called when it is not needed any more.

@@ -2,6 +2,9 @@ package meta
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -267,5 +270,52 @@ func TestWaitForEndsWithItsContext(t *testing.T) {
 	}
 	if err := v.WaitFor(over, func(*View) bool { return true }); err != nil {
 		t.Errorf("what holds already: %v", err)
+	}
+}
+
+// told gives the records that are logged to it.
+type told chan slog.Record
+
+func (h told) Enabled(context.Context, slog.Level) bool { return true }
+func (h told) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h told) WithGroup(string) slog.Handler            { return h }
+func (h told) Handle(_ context.Context, r slog.Record) error {
+	select {
+	case h <- r:
+	default:
+	}
+	return nil
+}
+
+// Who waits for coordinators says so, and where it looks for them.
+func TestWaitReadySaysWhatItWaitsFor(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	records := make(told, 1)
+	v := NewView(nil, slog.New(records))
+	v.sayEvery = time.Millisecond
+	waits, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- v.WaitReady(waits, []string{"a:1", "b:2"}) }()
+	select {
+	case r := <-records:
+		var etcd string
+		r.Attrs(func(a slog.Attr) bool {
+			etcd = a.Value.String()
+			return a.Key != "etcd"
+		})
+		if r.Level != slog.LevelWarn || etcd != "a:1, b:2" {
+			t.Errorf("%v %q, looking at %q", r.Level, r.Message, etcd)
+		}
+	case <-ctx.Done():
+		t.Fatal("nobody says what is waited for")
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "a:1, b:2") {
+		t.Errorf("it ended with %v", err)
+	}
+	close(v.ready)
+	if err := v.WaitReady(ctx, nil); err != nil {
+		t.Error(err)
 	}
 }

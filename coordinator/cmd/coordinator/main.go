@@ -24,7 +24,7 @@ type flags struct {
 
 func main() {
 	if err := run(); err != nil && !errors.Is(err, config.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "coordinator:", err)
+		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }

@@ -23,7 +23,7 @@ type flags struct {
 
 func main() {
 	if err := run(); err != nil && !errors.Is(err, config.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "gateway:", err)
+		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }

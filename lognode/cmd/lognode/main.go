@@ -20,7 +20,7 @@ import (
 
 func main() {
 	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "lognode:", err)
+		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
@@ -28,7 +28,8 @@ func main() {
 func run() error {
 	cfg := struct {
 		lognode.Config
-		Debug string `help:"Address for /metrics, /livez and, on loopback, /debug/pprof; empty for none."`
+		Debug    string     `help:"Address for /metrics, /livez and, on loopback, /debug/pprof; empty for none."`
+		LogLevel slog.Level `help:"debug, info, warn or error." default:"info"`
 	}{Config: lognode.DefaultConfig()}
 	err := config.Parse(&cfg, "lognode", "A Splashdam log node: replicated segments and deliveries.", os.Args[1:], os.Stdout)
 	if errors.Is(err, config.ErrHelp) {
@@ -36,7 +37,7 @@ func run() error {
 	} else if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: cfg.LogLevel}))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	defer heap.Tend()()
