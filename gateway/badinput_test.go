@@ -104,6 +104,7 @@ func TestBadPublishes(t *testing.T) {
 		{single, "x", []string{"Content-Type", strings.Repeat("t", 256)}, 422, "validation_failed"},
 		{single, "x", []string{"Content-Encoding", "br"}, 415, "unsupported_media_type"},
 		{single, "not gzip", []string{"Content-Encoding", "gzip"}, 400, "invalid_request"},
+		{single, gzipped(t, 1, "cut short")[:10], []string{"Content-Encoding", "gzip"}, 400, "invalid_request"},
 		{single, "not zstd", []string{"Content-Encoding", "zstd"}, 400, "invalid_request"},
 		{single, strings.Repeat("x", 1<<20+1), nil, 413, "message_too_large"},
 		{single, bomb, []string{"Content-Encoding", "gzip"}, 413, "message_too_large"},
@@ -129,6 +130,11 @@ func TestBadPublishes(t *testing.T) {
 		a := e.post(c.path, c.body, c.header...)
 		if a.status != c.status || a.code(t) != c.code {
 			t.Errorf("%s %.40v %.60v: %d %.300s, want %d %s", c.path, c.header, c.body, a.status, a.body, c.status, c.code)
+		}
+		for _, jargon := range []string{"EOF", "gzip: invalid", "zstd: invalid", "http: ", "context ", "rpc error"} {
+			if strings.Contains(a.body, jargon) {
+				t.Errorf("%s %.40v %.60v: %q is nobody's language: %s", c.path, c.header, c.body, jargon, a.body)
+			}
 		}
 	}
 	if a := e.call(http.MethodPut, single, "x"); a.status != 405 || a.code(t) != "method_not_allowed" || a.header.Get("Allow") == "" {

@@ -140,7 +140,7 @@ func bodyError(err error) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return mqerr.New(mqerr.InvalidRequest, "the body did not arrive in time")
 	}
-	return mqerr.New(mqerr.InvalidRequest, "the body can't be read: %w", err)
+	return mqerr.New(mqerr.InvalidRequest, "the body can't be read: %s", mqerr.Plain(err))
 }
 
 // contentEncoding is what a body is packed with; codings have no case, and several are named in one value.
@@ -159,7 +159,7 @@ func (g *Gateway) decoded(enc string, body io.ReadCloser, limit int64) (in io.Re
 			z = new(gzip.Reader)
 		}
 		if err := z.Reset(http.MaxBytesReader(nil, body, limit)); err != nil {
-			return nil, nil, mqerr.New(mqerr.InvalidRequest, "the body is not gzip: %w", err)
+			return nil, nil, mqerr.New(mqerr.InvalidRequest, "the body is not gzip: %s", mqerr.Plain(err))
 		}
 		return z, func() { g.codecs.gzip.Put(z) }, nil
 	case "zstd":
@@ -172,7 +172,7 @@ func (g *Gateway) decoded(enc string, body io.ReadCloser, limit int64) (in io.Re
 			}
 		}
 		if err := z.Reset(http.MaxBytesReader(nil, body, limit)); err != nil {
-			return nil, nil, mqerr.New(mqerr.InvalidRequest, "the body is not zstd: %w", err)
+			return nil, nil, mqerr.New(mqerr.InvalidRequest, "the body is not zstd: %s", mqerr.Plain(err))
 		}
 		return z, func() {
 			if z.Reset(bytes.NewReader(nil)) == nil {

@@ -75,5 +75,5 @@ func (s *streamBody) close() *mqerr.Error {
 	if s.err == nil || errors.Is(s.err, io.EOF) || s.raw.err != nil && !errors.Is(s.raw.err, io.EOF) {
 		return nil
 	}
-	return mqerr.New(mqerr.InvalidRequest, "the stream can't be unpacked (%s): %v", s.enc, s.err)
+	return mqerr.New(mqerr.InvalidRequest, "the stream can't be unpacked (%s): %s", s.enc, mqerr.Plain(s.err))
 }

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"syscall"
 	"time"
+
+	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
 // fault is a failure of a connection in the words of somebody who runs a gateway; what net/http and the kernel say of it stays for
@@ -31,11 +33,8 @@ func faultOf(base string, waited time.Duration, err error) error {
 	var dns *net.DNSError
 	var errno syscall.Errno
 	why := ""
-	switch {
-	case errors.As(err, &dns):
-		why = ": " + dns.Err
-	case errors.As(err, &errno):
-		why = ": " + errno.Error()
+	if errors.As(err, &dns) || errors.As(err, &errno) {
+		why = ": " + mqerr.Plain(err)
 	}
 	text := ""
 	switch {
@@ -52,7 +51,7 @@ func faultOf(base string, waited time.Duration, err error) error {
 		for u := (*url.Error)(nil); errors.As(inner, &u); {
 			inner = u.Err
 		}
-		text = fmt.Sprintf("no answer from the gateway %s: %s", base, inner)
+		text = fmt.Sprintf("no answer from the gateway %s: %s", base, mqerr.Plain(inner))
 	}
 	return &fault{"client: " + text, err}
 }

@@ -25,12 +25,12 @@ func TestFaultsAreWorded(t *testing.T) {
 		want string
 	}{
 		{at("dial", os.NewSyscallError("connect", syscall.ECONNREFUSED)), "client: no connection to the gateway http://g:1: connection refused"},
-		{at("dial", &net.DNSError{Err: "no such host", Name: "g"}), "client: no connection to the gateway http://g:1: no such host"},
+		{at("dial", &net.DNSError{Err: "no such host", Name: "g"}), "client: no connection to the gateway http://g:1: the name g can't be resolved: no such host"},
 		{at("dial", os.ErrDeadlineExceeded), "client: no connection to the gateway http://g:1 within 2.5s"},
 		{at("read", os.NewSyscallError("read", syscall.ECONNRESET)), "client: the connection to the gateway http://g:1 broke: connection reset by peer"},
 		{&url.Error{Op: "Get", URL: "http://g:1/v1/x", Err: net.ErrClosed}, "client: the connection to the gateway http://g:1 broke"},
 		{&url.Error{Op: "Get", URL: "http://g:1/v1/x", Err: context.DeadlineExceeded}, "client: no answer from the gateway http://g:1 within 2.5s"},
-		{&url.Error{Op: "Get", URL: "http://g:1/v1/x", Err: errors.New("tls: no certificate")}, "client: no answer from the gateway http://g:1: tls: no certificate"},
+		{&url.Error{Op: "Get", URL: "http://g:1/v1/x", Err: errors.New("tls: no certificate")}, "client: no answer from the gateway http://g:1: no certificate"},
 	} {
 		got := faultOf("http://g:1", 2500*time.Millisecond, x.err)
 		if got.Error() != x.want || !errors.Is(got, x.err) || faultOf("http://g:1", 0, got) != got {

@@ -103,13 +103,13 @@ func (r *Registration) Update(ctx context.Context, value any) error {
 	select {
 	case r.updates <- u:
 	case <-ctx.Done():
-		return unavailable("updating "+r.key, ctx.Err())
+		return unavailable("updating "+keyName(r.key), ctx.Err())
 	}
 	select {
 	case err := <-u.done:
 		return err
 	case <-ctx.Done():
-		return unavailable("updating "+r.key, ctx.Err())
+		return unavailable("updating "+keyName(r.key), ctx.Err())
 	}
 }
 
@@ -250,7 +250,7 @@ func (r *Registration) claim(ctx context.Context, value Registrant) error {
 	defer tick.Stop()
 	var until <-chan time.Time
 	for over := false; ; {
-		have, err := r.s.read(ctx, "reading "+r.key, r.key)
+		have, err := r.s.read(ctx, "reading "+keyName(r.key), r.key)
 		if err != nil {
 			return err
 		}
@@ -282,7 +282,7 @@ func (r *Registration) claim(ctx context.Context, value Registrant) error {
 		case <-until:
 			over = true // and look once more
 		case <-ctx.Done():
-			return unavailable("registering "+r.key, ctx.Err())
+			return unavailable("registering "+keyName(r.key), ctx.Err())
 		}
 	}
 }
@@ -293,7 +293,7 @@ func (r *Registration) enter(ctx context.Context) error {
 	defer cancel()
 	g, err := r.s.c.Grant(call, int64((r.ttl+time.Second-1)/time.Second))
 	if err != nil {
-		return unavailable("taking a lease for "+r.key, err)
+		return unavailable("taking a lease for "+keyName(r.key), err)
 	}
 	r.lease = g.ID
 	if err := r.write(call); err != nil {
@@ -306,7 +306,7 @@ func (r *Registration) enter(ctx context.Context) error {
 func (r *Registration) write(ctx context.Context) error {
 	have, err := r.s.c.Get(ctx, r.key)
 	if err != nil {
-		return unavailable("reading "+r.key, err)
+		return unavailable("reading "+keyName(r.key), err)
 	}
 	var at int64
 	if len(have.Kvs) > 0 {
@@ -315,7 +315,7 @@ func (r *Registration) write(ctx context.Context) error {
 			return fmt.Errorf("meta: another process is registered as %s; it is %s", r.key, have.Kvs[0].Value)
 		}
 	}
-	ok, at, err := r.s.commit(ctx, "registering "+r.key, []clientv3.Cmp{unchanged(r.key, at)},
+	ok, at, err := r.s.commit(ctx, "registering "+keyName(r.key), []clientv3.Cmp{unchanged(r.key, at)},
 		clientv3.OpPut(r.key, r.value, clientv3.WithLease(r.lease)))
 	if err != nil {
 		return err
@@ -357,9 +357,9 @@ func (r *Registration) replace(ctx context.Context) error {
 		r.lapse()
 		return r.enter(ctx)
 	case err != nil && call.Err() != nil:
-		return unavailable("updating "+r.key, context.DeadlineExceeded) // grpc's error may be none of ours
+		return unavailable("updating "+keyName(r.key), context.DeadlineExceeded) // grpc's error may be none of ours
 	case err != nil:
-		return unavailable("updating "+r.key, err)
+		return unavailable("updating "+keyName(r.key), err)
 	case t.Succeeded:
 		r.revision = t.Header.Revision
 		return nil
@@ -372,7 +372,7 @@ func (r *Registration) replace(ctx context.Context) error {
 	for _, kv := range have {
 		if kv.Lease == int64(r.lease) { // a try of ours that seemed to fail
 			r.revision = kv.ModRevision
-			return unavailable("updating "+r.key, context.DeadlineExceeded)
+			return unavailable("updating "+keyName(r.key), context.DeadlineExceeded)
 		}
 	}
 	return fmt.Errorf("meta: another process is registered as %s", r.key)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
 const (
@@ -131,17 +132,20 @@ func plain(err error, timeout time.Duration) error {
 	}
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
-		return errors.New("the name " + dns.Name + " can't be resolved: " + dns.Err)
+		return errors.New(mqerr.Plain(dns))
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" && op.Err != nil {
-		return errors.New("can't connect: " + op.Err.Error())
+		return errors.New("can't connect: " + mqerr.Plain(op.Err))
+	}
+	if op != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the connection broke: " + mqerr.Plain(err))
 	}
 	var u interface{ Unwrap() error }
 	if errors.As(err, &u) && u.Unwrap() != nil {
 		err = u.Unwrap()
 	}
-	return errors.New(cutText(printable(err.Error()), 200))
+	return errors.New(cutText(printable(mqerr.Plain(err)), 200))
 }
 
 func cutText(s string, n int) string {

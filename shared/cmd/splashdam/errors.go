@@ -96,8 +96,10 @@ func report(w io.Writer, err error, interrupted bool) int {
 	return exitRefused
 }
 
-// fault is the text of an error.
-func fault(err error) string { return setIn("splashdam: " + err.Error()) }
+// fault is the text of an error, without the name of the SDK's package.
+func fault(err error) string {
+	return setIn("splashdam: " + strings.ReplaceAll(strings.TrimPrefix(err.Error(), "client: "), ": client: ", ": "))
+}
 
 // setIn breaks the lines of a text so that they fit 80 columns, those that go on set in. What is longer in itself, such as an
 // address, stays whole.

@@ -84,7 +84,7 @@ func (n *notes) write(text string) {
 		clear(n.at)
 	}
 	n.at[text], n.trouble = time.Now(), true
-	fmt.Fprintln(n.w, text)
+	fmt.Fprintln(n.w, setIn(text))
 }
 
 // slow says that an answer takes long, unless that is stopped before or a trouble that it waits for is told.
