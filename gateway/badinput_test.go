@@ -208,14 +208,14 @@ func TestSlowLoris(t *testing.T) {
 	e := newEnv(t)
 	e.topic("t", onePartition)
 	const soon = 200 * time.Millisecond // none of those who must not be late are up against it
-	for _, c := range []struct {
+	for i, c := range []struct {
 		begin        string
 		header, body time.Duration
 	}{
 		{"POST /v1/topics/t/messages HTTP/1.1\r\nHost: x\r\nX-A", soon, time.Minute},
 		{"POST /v1/topics/t/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nab", time.Minute, soon},
 	} {
-		slow := e.gateway("slow", func(cfg *Config) { cfg.HeaderTimeout, cfg.BodyTimeout = c.header, c.body })
+		slow := e.gateway(fmt.Sprintf("slow-%d", i), func(cfg *Config) { cfg.HeaderTimeout, cfg.BodyTimeout = c.header, c.body })
 		conn, err := net.Dial("tcp", strings.TrimPrefix(slow.URL(), "http://"))
 		e.check(err)
 		_, err = io.WriteString(conn, c.begin)

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,12 +85,15 @@ func (h *harness) gateway(options ...func(*Config)) *Gateway {
 	return g
 }
 
+// gatewaysMade makes names of them: each has its own as long as it lives.
+var gatewaysMade atomic.Int64
+
 // impatient is the same with another gateway: what it waits for in vain it waits for as long as gateways do by default, in which
 // also a busy machine gets as far as to find out why.
 func (h *harness) impatient() *harness {
 	h.t.Helper()
 	other := *h
-	other.g = h.gateway(func(cfg *Config) { cfg.Name = "impatient" })
+	other.g = h.gateway(func(cfg *Config) { cfg.Name = fmt.Sprintf("impatient-%d", gatewaysMade.Add(1)) })
 	return &other
 }
 
