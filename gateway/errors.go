@@ -133,12 +133,15 @@ func appendErrorFields(b []byte, e *mqerr.Error) []byte {
 	return b
 }
 
-// invalid is one bad field of a body, or of a header that says what the message is ("header/Mq-Ttl"): 422.
+// invalid is one bad field of a body ("/retention/time", "" for the body itself), or of a header that says what the message is
+// ("header/Mq-Ttl"): 422. The detail names it, too.
 func invalid(pointer, format string, args ...any) *mqerr.Error {
 	e := mqerr.New(mqerr.ValidationFailed, format, args...)
 	e.Fields = []mqerr.Field{{Pointer: pointer, Detail: e.Detail}}
 	if header, ok := strings.CutPrefix(pointer, "header/"); ok {
 		e.Detail = "header " + header + ": " + e.Detail
+	} else if pointer != "" {
+		e.Detail = pointer + ": " + e.Detail
 	}
 	return e
 }

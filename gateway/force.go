@@ -30,16 +30,16 @@ func (g *Gateway) handleForceRecover(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
+	defer cancel()
+	p, err := g.pathPartition(ctx, c)
+	if err != nil {
+		return err
+	}
 	var req api.ForceRecoverRequest
 	if err = g.readOptions(c, &req); err == nil {
 		err = checkForce(&req, dry)
 	}
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(c.Request().Context(), g.cfg.RequestTimeout)
-	defer cancel()
-	p, err := g.pathPartition(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -64,14 +64,10 @@ func (g *Gateway) handleForceRecover(c echo.Context) error {
 
 func checkForce(req *api.ForceRecoverRequest, dry bool) error {
 	if !req.AcceptLoss && !dry {
-		e := mqerr.New(mqerr.ValidationFailed, "forcing a partition gives up messages; look at it with ?dry_run=true first")
-		e.Fields = []mqerr.Field{{Pointer: "/accept_loss", Detail: "must be true"}}
-		return e
+		return invalid("/accept_loss", "must be true: forcing a partition gives up messages; look at it with ?dry_run=true first")
 	}
 	if len(req.By) > maxForcedBy || strings.ContainsFunc(req.By, func(r rune) bool { return r < ' ' }) {
-		e := mqerr.New(mqerr.ValidationFailed, "by is a name of at most %d bytes", maxForcedBy)
-		e.Fields = []mqerr.Field{{Pointer: "/by", Detail: "is too long or has control characters"}}
-		return e
+		return invalid("/by", "must be at most %d bytes without control characters", maxForcedBy)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@
 package jsonscan
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
@@ -123,6 +124,10 @@ func (s *Scanner) Open() {
 
 func (s *Scanner) expected(what string) {
 	if s.err != nil {
+		return
+	}
+	if len(bytes.TrimSpace(s.b)) == 0 {
+		s.fail("the text is empty")
 		return
 	}
 	if s.i >= len(s.b) {
