@@ -376,11 +376,14 @@ func laneRows(g *api.Group) (rows [][2]string) {
 }
 
 func renderHeld(list []api.HeldMessage, width int, paint painter) string {
-	const day = "01-02 15:04"
+	const second = "01-02 15:04:05"
 	dead := list[0].State == "dead" // all are in one state
 	t := table{headers: []string{">PART/OFFSET", "ID", "STATE", ">TRY", "UNTIL (UTC)", "BY OR WHY"}}
-	if dead {
-		t.headers = []string{">PART/OFFSET", "ID", ">TRY", "FIRST (UTC)", "LAST", "DIED", "WHY"}
+	if dead { // why is what is looked for: the deliveries before it are one time span, unless there is room
+		t.headers = []string{">PART/OFFSET", "ID", ">TRY", "DIED (UTC)", ">AFTER", "WHY"}
+		if width == 0 {
+			t.headers = []string{">PART/OFFSET", "ID", ">TRY", "FIRST (UTC)", "LAST (UTC)", "DIED (UTC)", "WHY"}
+		}
 	}
 	clock := func(at time.Time, layout string) string {
 		if at.IsZero() {
@@ -397,8 +400,16 @@ func renderHeld(list []api.HeldMessage, width int, paint painter) string {
 			why = "behind " + place(m.Partition, *m.Behind)
 		}
 		if dead {
-			t.rows = append(t.rows, []string{place(m.Partition, m.Offset), m.ID, strconv.FormatUint(uint64(m.Attempt), 10),
-				clock(m.FirstDelivery, day), clock(m.LastDelivery, day), clock(m.Until, day), orDash(oneLine(why))})
+			row := []string{place(m.Partition, m.Offset), m.ID, strconv.FormatUint(uint64(m.Attempt), 10)}
+			switch {
+			case width == 0:
+				row = append(row, clock(m.FirstDelivery, second), clock(m.LastDelivery, second), clock(m.Until, second))
+			case m.FirstDelivery.IsZero() || m.Until.IsZero():
+				row = append(row, clock(m.Until, second), "-")
+			default:
+				row = append(row, clock(m.Until, second), span(m.Until.Sub(m.FirstDelivery)))
+			}
+			t.rows = append(t.rows, append(row, orDash(oneLine(why))))
 			continue
 		}
 		t.rows = append(t.rows, []string{place(m.Partition, m.Offset), m.ID, m.State, strconv.FormatUint(uint64(m.Attempt), 10),

@@ -127,10 +127,19 @@ PART/OFFSET  ID      STATE   TRY  UNTIL (UTC)         BY OR WHY
         0/7  EAEAAA  leased    1  03-01 12:00:00.000  10.0.0.7
      3/1234  EAEAAB  dead      5  -                   card\x1b[31m refused
 `)
-	same(t, renderHeld([]api.HeldMessage{{ID: "EAEAAB", State: "dead", Attempt: 5, FirstDelivery: noon.Add(-time.Hour), Until: noon, Reason: "refused"}}, 90, plain), `
-PART/OFFSET  ID      TRY  FIRST (UTC)  LAST  DIED         WHY
-        0/0  EAEAAB    5  03-01 11:00  -     03-01 12:00  refused
+	// Why a message is dead has the room; the times before are there where there is no bound.
+	died := []api.HeldMessage{
+		{ID: "EAEAAB", State: "dead", Attempt: 5, FirstDelivery: noon.Add(-90 * time.Minute), LastDelivery: noon.Add(-time.Second), Until: noon, Reason: "the lease ran out"},
+		{ID: "EAEAAC", Offset: 1, State: "dead", Attempt: 1, Until: noon, Reason: "refused"},
+	}
+	same(t, renderHeld(died, 80, plain), `
+PART/OFFSET  ID      TRY  DIED (UTC)        AFTER  WHY
+        0/0  EAEAAB    5  03-01 12:00:00  1h30m0s  the lease ran out
+        0/1  EAEAAC    1  03-01 12:00:00        -  refused
 `)
+	if wide := renderHeld(died, 0, plain); !strings.Contains(wide, "    5  03-01 10:30:00  03-01 11:59:59  03-01 12:00:00  the lease ran out\n") {
+		t.Error(wide)
+	}
 }
 
 func TestTraceTimeline(t *testing.T) {
