@@ -192,7 +192,7 @@ func greet(w io.Writer, f flags, urls []string) {
 const tryThis = `
 Publish, receive and ack a message:
 
-  curl -d 'hello' %[1]s/v1/topics/orders/messages
+  curl -d 'hello' -H 'Content-Type: text/plain' %[1]s/v1/topics/orders/messages
 
   curl -X POST '%[1]s/v1/topics/orders/groups/billing/receive?max=1&wait=5s' | tee message.json
 
