@@ -154,7 +154,8 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 func newParser(c *cli, out, errOut io.Writer, more ...kong.Option) (*kong.Kong, error) {
 	return kong.New(c, append(more, kong.Name("splashdam"), kong.Description(description), kong.Writers(out, errOut),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}), kong.Exit(func(code int) { panic(printed(code)) }),
-		kong.KindMapper(reflect.Float64, kong.MapperFunc(decodeNumber)), kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(decodeTime)))...)
+		kong.KindMapper(reflect.Float64, kong.MapperFunc(decodeNumber)), kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(decodeTime)),
+		kong.TypeMapper(reflect.TypeFor[past](), kong.MapperFunc(decodePast)))...)
 }
 
 // decodeNumber reads a flag that is a number. NaN and Inf, which Go reads as numbers, JSON can't say.

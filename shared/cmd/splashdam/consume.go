@@ -23,10 +23,10 @@ type consumeCmd struct {
 	Partition *uint32       `help:"Read this partition only."`
 	Only      []uint32      `name:"partitions" help:"With --group: only from these, like 0,3."`
 	Archived  bool          `name:"include-archived" aliases:"include-deleted" help:"Read what is in the archive too."`
-	From      string        `help:"Read from an offset (with --partition), a time (RFC 3339), earliest or latest."`
-	To        string        `help:"Read to an offset (with --partition), a time or latest."`
-	FromTime  string        `help:"Read from a time (RFC 3339)."`
-	ToTime    string        `help:"Read to a time (RFC 3339)."`
+	From      string        `help:"Read from an offset (with --partition), a time (RFC 3339), how long ago (2h), earliest or latest."`
+	To        string        `help:"Read to an offset (with --partition), a time, how long ago, or latest."`
+	FromTime  past          `help:"Read from a time (RFC 3339), or from how long ago: 2h."`
+	ToTime    past          `help:"Read to a time."`
 	Raw       bool          `help:"Print values alone, a line each."`
 	Member    string        `help:"Join the group, which is assigned, under this name."`
 	Zone      string        `help:"Where the member runs; it gets partitions led there."`
@@ -60,7 +60,7 @@ func (c *consumeCmd) Run(s *session) error {
 		}
 		return read(s, p, c.Topic, o, c.Max)
 	}
-	if c.From != "" || c.To != "" || c.FromTime != "" || c.ToTime != "" || c.Partition != nil || c.Archived {
+	if c.From != "" || c.To != "" || c.FromTime != (past{}) || c.ToTime != (past{}) || c.Partition != nil || c.Archived {
 		return wrongUsage("--from, --to, --from-time, --to-time, --partition and --include-archived are for reading without --group; with it there is --partitions")
 	}
 	switch {
@@ -78,15 +78,11 @@ func (c *consumeCmd) Run(s *session) error {
 
 // range_ makes what to read of the flags.
 func (c *consumeCmd) range_() (client.ReadOptions, error) {
-	if c.From != "" && c.FromTime != "" || c.To != "" && c.ToTime != "" {
+	if c.From != "" && c.FromTime != (past{}) || c.To != "" && c.ToTime != (past{}) {
 		return client.ReadOptions{}, wrongUsage("give --from or --from-time, and --to or --to-time")
 	}
-	for _, text := range []string{c.FromTime, c.ToTime} {
-		if _, err := time.Parse(time.RFC3339, text); text != "" && err != nil {
-			return client.ReadOptions{}, badTime(text)
-		}
-	}
-	o := client.ReadOptions{Partition: c.Partition, From: c.From + c.FromTime, To: c.To + c.ToTime, Archived: c.Archived, Limit: pageLength(c.Max)}
+	now := time.Now()
+	o := client.ReadOptions{Partition: c.Partition, From: readPlace(c.From, now) + c.FromTime.text(), To: readPlace(c.To, now) + c.ToTime.text(), Archived: c.Archived, Limit: pageLength(c.Max)}
 	if c.Follow {
 		o.Wait = 20 * time.Second
 	}
@@ -221,7 +217,7 @@ type peekCmd struct {
 	Last      bool    `help:"The newest ones, newest first."`
 	Partition *uint32 `help:"This partition only."`
 	Archived  bool    `name:"include-archived" aliases:"include-deleted" help:"What is in the archive too."`
-	From      string  `help:"From an offset (with --partition), a time (RFC 3339), earliest or latest."`
+	From      string  `help:"From an offset (with --partition), a time (RFC 3339), how long ago (2h), earliest or latest."`
 	Raw       bool    `help:"Print values alone, a line each."`
 }
 
@@ -229,7 +225,7 @@ func (k *peekCmd) Run(s *session) error {
 	if err := goodLimit(k.Limit); err != nil {
 		return err
 	}
-	o := client.ReadOptions{Partition: k.Partition, From: k.From, Backward: k.Last, Archived: k.Archived, Limit: pageLength(k.Limit)}
+	o := client.ReadOptions{Partition: k.Partition, From: readPlace(k.From, time.Now()), Backward: k.Last, Archived: k.Archived, Limit: pageLength(k.Limit)}
 	return read(s, s.printer(k.Raw), k.Topic, o, k.Limit)
 }
 

@@ -19,10 +19,10 @@ type deadCommands struct {
 
 // deadTimes is the part of the filter that every command has.
 type deadTimes struct {
-	Key    *string   `help:"Those with this key."`
-	Reason *string   `help:"Those whose reason has this text."`
-	After  time.Time `help:"Those that died then or later (RFC 3339)."`
-	Before time.Time `help:"Those that died before then (RFC 3339)."`
+	Key    *string `help:"Those with this key."`
+	Reason *string `help:"Those whose reason has this text."`
+	After  past    `help:"Those that died then or later (RFC 3339, or 2h for how long ago)."`
+	Before past    `help:"Those that died before then."`
 }
 
 type deadFlags struct {
@@ -39,7 +39,7 @@ func (d *deadTimes) Validate() error {
 }
 
 func (d *deadTimes) filter() api.DeadFilter {
-	f := api.DeadFilter{Key: d.Key, DiedAfter: d.After, DiedBefore: d.Before}
+	f := api.DeadFilter{Key: d.Key, DiedAfter: time.Time(d.After), DiedBefore: time.Time(d.Before)}
 	if d.Reason != nil {
 		f.Reason = *d.Reason
 	}

@@ -18,8 +18,8 @@ func refuseEmpty(parsed *kong.Context) error {
 		}
 		v := f.Target
 		switch v.Kind() {
-		case reflect.String, reflect.Slice, reflect.Map:
-			if v.Len() == 0 {
+		case reflect.String, reflect.Slice, reflect.Map, reflect.Struct:
+			if v.IsZero() || v.Kind() != reflect.Struct && v.Len() == 0 {
 				return wrongUsage("--%s is empty: give it a value, or leave it out", f.Name)
 			}
 		case reflect.Float64:

@@ -109,7 +109,7 @@ func lanesInput(text string) (*api.LanesInput, error) {
 type groupCreate struct {
 	groupName     `embed:""`
 	groupSettings `embed:""`
-	Start         string `help:"Where it begins: earliest, latest, or a time (RFC 3339)."`
+	Start         string `help:"Where it begins: earliest, latest, a time (RFC 3339), or how long ago: 2h."`
 }
 
 func (g *groupCreate) Run(s *session) error {
@@ -117,16 +117,8 @@ func (g *groupCreate) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	switch g.Start {
-	case "":
-	case "earliest", "latest":
-		in.Start = &api.StartInput{At: g.Start}
-	default:
-		at, err := time.Parse(time.RFC3339, g.Start)
-		if err != nil {
-			return wrongUsage("--start is earliest, latest or a time like 2026-01-31T12:00:00Z, not %q", g.Start)
-		}
-		in.Start = &api.StartInput{At: "time", Time: at}
+	if in.Start, err = startInput(g.Start); err != nil {
+		return err
 	}
 	ctx, cancel := s.call()
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 
 type seekCmd struct {
 	groupName `embed:""`
-	To        string  `arg:"" optional:"" help:"earliest, latest, or a time (RFC 3339)."`
+	To        string  `arg:"" optional:"" help:"earliest, latest, a time (RFC 3339), or how long ago: 2h."`
 	Snapshot  string  `help:"Go to a snapshot of the group."`
 	Partition *uint32 `help:"Only this partition, to --offset."`
 	Offset    *uint64 `help:"Offset in --partition."`
@@ -36,9 +36,9 @@ func (k *seekCmd) target() (api.SeekTarget, error) {
 	case k.To == "earliest" || k.To == "latest":
 		return api.SeekTarget{At: k.To}, nil
 	}
-	at, err := time.Parse(time.RFC3339, k.To)
+	at, err := parsePast(k.To, time.Now())
 	if err != nil {
-		return api.SeekTarget{}, wrongUsage("a place is earliest, latest or a time like 2026-01-31T12:00:00Z, not %q", k.To)
+		return api.SeekTarget{}, wrongUsage("a place is earliest, latest, a time like 2026-01-31T12:00:00Z, or 2h for how long ago; not %q", k.To)
 	}
 	return api.SeekTarget{Time: at}, nil
 }

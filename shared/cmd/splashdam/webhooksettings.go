@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/client"
@@ -56,25 +55,16 @@ type webhookCreate struct {
 	webhookName  `embed:""`
 	URL          string  `arg:"" help:"Where to send: https://… or http://…"`
 	Secret       *string `help:"whsec_ and base64; a random one if left out."`
-	Start        string  `help:"Where it begins: latest (default), earliest, or a time."`
+	Start        string  `help:"Where it begins: latest (default), earliest, a time (RFC 3339), or how long ago: 2h."`
 	webhookFlags `embed:""`
 }
 
 func (w *webhookCreate) input() (api.WebhookInput, error) {
 	in := w.webhookFlags.input()
 	in.URL, in.Secret = w.URL, w.Secret
-	switch w.Start {
-	case "":
-	case "earliest", "latest":
-		in.Start = &api.StartInput{At: w.Start}
-	default:
-		at, err := time.Parse(time.RFC3339, w.Start)
-		if err != nil {
-			return in, wrongUsage("--start is earliest, latest or a time like 2026-01-31T12:00:00Z, not %q", w.Start)
-		}
-		in.Start = &api.StartInput{At: "time", Time: at}
-	}
-	return in, nil
+	var err error
+	in.Start, err = startInput(w.Start)
+	return in, err
 }
 
 func (w *webhookCreate) Run(s *session) error {
