@@ -53,6 +53,16 @@ func mainsOfTheTiers(t *testing.T, bin string) {
 	one := via(t, c, 1)
 	one.publish("topic", "hello")
 	one.settle("ack", one.receiveN("topic", "g", 1, ""), "")
+	again := func(name string, args ...string) {
+		out, err := exec.CommandContext(ctxFor(t), filepath.Join(bin, name), append(args, "--etcd", etcd, "--log-level", "error")...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "the name is taken") {
+			t.Errorf("a second %s of one name: %v, and it says %s", name, err, out)
+		}
+	}
+	again("lognode", "--dir", filepath.Join(o.Dir, "n2"), "--listen", "127.0.0.1:0", "--ballast-bytes", "0")
+	again("gateway", "--listen", "127.0.0.1:0")
+	one.publish("topic", "still here")
+	one.settle("ack", one.receiveN("topic", "g", 1, ""), "")
 }
 
 // A main that is given nonsense says so before it opens anything.

@@ -97,7 +97,7 @@ func (s *Store) silence(waited time.Duration) string {
 // keyName is the name of what a key holds: "topic orders".
 func keyName(key string) string {
 	for _, kind := range []struct{ prefix, word string }{{prefixTopics, "topic "}, {prefixGroups, "group "}, {prefixWebhooks, "webhook "}, {prefixMembers, "member "},
-		{prefixNodes, "node "}, {prefixGateways, "gateway "}, {prefixCoordinators, "coordinator "}} {
+		{prefixNodes, "log node "}, {prefixGateways, "gateway "}, {prefixCoordinators, "coordinator "}} {
 		if strings.HasPrefix(key, kind.prefix) {
 			return kind.word + key[strings.LastIndexByte(key, '/')+1:]
 		}

@@ -67,7 +67,7 @@ func TestCallsWhileNobodyAnswers(t *testing.T) {
 
 func TestKeysAreNamed(t *testing.T) {
 	for key, want := range map[string]string{topicKey("orders"): "topic orders", groupKey(7, "billing"): "group billing", memberKey(7, "m-1"): "member m-1",
-		webhookKey(7, "w"): "webhook w", NodeKey("node-1"): "node node-1", keyCluster: keyCluster} {
+		webhookKey(7, "w"): "webhook w", NodeKey("node-1"): "log node node-1", keyCluster: keyCluster} {
 		if got := keyName(key); got != want {
 			t.Errorf("%s: %s", key, got)
 		}

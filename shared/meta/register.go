@@ -263,8 +263,8 @@ func (r *Registration) claim(ctx context.Context, value Registrant) error {
 			return nil
 		}
 		if over {
-			return fmt.Errorf("meta: another process is registered as %s, and lives: give this one a name of its own, or stop that one: %s",
-				r.key, kv.Value)
+			return fmt.Errorf("the name is taken: another process is registered as %s, and lives; give this one a name of its own (--name), or stop that one: %s",
+				keyName(r.key), kv.Value)
 		}
 		if until == nil {
 			has, err := r.s.c.TimeToLive(ctx, clientv3.LeaseID(kv.Lease))

@@ -145,7 +145,7 @@ func TestOneProcessOfAName(t *testing.T) {
 	}
 	defer r.Close()
 	_, err = s.Register(ctx, NodeKey("n"), Node{Name: "n", Store: "two", Addr: "a:2"}, time.Second, nil)
-	if err == nil || !strings.Contains(err.Error(), "another process is registered as /nodes/n") || !strings.Contains(err.Error(), "a:1") {
+	if err == nil || !strings.Contains(err.Error(), "another process is registered as log node n") || !strings.Contains(err.Error(), "a:1") {
 		t.Errorf("a second process of the name: %v", err)
 	}
 	var n Node
