@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -99,16 +100,16 @@ func (p *Partition) together(ctx context.Context, s *mq.Segment, taken func(ctx 
 	if s.Sealed {
 		end = s.DataEnd()
 	}
-	c := &course{s: until(s, end), at: maxPosition(from, s.Base), f: func(e *mq.Entry) error {
+	c := segment.NewCourse(until(s, end), maxPosition(from, s.Base), func(e *mq.Entry) error {
 		return taken(ctx, mq.EntryHeaderSize+len(e.Records))
-	}}
+	})
 	err = p.through(ctx, c)
 	p.post(func() {
 		if h := p.copies[s.ID]; h != nil {
-			h.together = c.at
+			h.together = c.At()
 		}
 	})
-	return c.at, err
+	return c.At(), err
 }
 
 // unknown says whether this store's copy of a segment is there and answers nobody who looks for its end.

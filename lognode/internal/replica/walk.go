@@ -14,47 +14,18 @@ import (
 	"github.com/splashdam/splashdam/shared/mqpb"
 )
 
-// course goes through a sealed segment entry by entry, whichever copies they are read from, and checks that each follows
-// the one before: copies of a segment have the same entries (I3), and there is no gap (I5).
-type course struct {
-	s     *mq.Segment
-	at    mq.Position // where the next entry begins
-	prev  mq.Position // where the one before does, once begun
-	begun bool
-	f     func(*mq.Entry) error
-}
-
-// take gives an entry to f, if it is the next one. inside says that the course may begin within it, as stores look.
-func (c *course) take(data []byte, inside bool) error {
-	e, err := mq.ParseEntry(data)
-	switch {
-	case err != nil:
-		return err
-	case e.Segment != c.s.ID || e.Boot != c.s.Leader.Boot:
-		return fmt.Errorf("an entry of segment %d by boot %d where one of %s is asked for", e.Segment, e.Boot, c.s)
-	case e.At != c.at && (c.begun || !inside):
-		return fmt.Errorf("asked for %s of segment %d, got %s", c.at, c.s.ID, e.At)
-	case c.begun && e.Prev != c.prev:
-		return fmt.Errorf("the entry at %s of segment %d follows %s, and before it lies %s: its copies differ", e.At, c.s.ID, e.Prev, c.prev)
-	}
-	c.at, c.prev, c.begun = e.Next(), e.At, true
-	return c.f(&e)
-}
-
-func (c *course) over() bool { return !c.at.Before(c.s.DataEnd()) }
-
 // walk calls f with every entry of a sealed segment from a position to its end: from this store what is intact here, and what
 // is not, or is not here, from whichever other replica has it. So a segment is read whole of which every copy is
 // damaged, if not all at the same entry.
 func (p *Partition) walk(ctx context.Context, s *mq.Segment, from mq.Position, f func(*mq.Entry) error) error {
-	return walked(p.through(ctx, &course{s: s, at: from, f: f}))
+	return walked(p.through(ctx, segment.NewCourse(s, from, f)))
 }
 
 // through is walk on a course.
-func (p *Partition) through(ctx context.Context, c *course) error {
-	for !c.over() {
+func (p *Partition) through(ctx context.Context, c *segment.Course) error {
+	for !c.Over() {
 		err := p.walkHere(ctx, c)
-		if err == nil && !c.over() {
+		if err == nil && !c.Over() {
 			err = p.walkThere(ctx, c)
 		}
 		if err != nil {
@@ -72,19 +43,19 @@ func walked(err error) error {
 }
 
 // walkHere goes on with the entries of this store, until the end or one that is not here or not intact.
-func (p *Partition) walkHere(ctx context.Context, c *course) error {
-	info, ok := p.env.Store.Segment(c.s.ID)
-	if !ok || !info.Damaged && !c.at.Before(info.Tail) { // behind the tail of a damaged one something may be intact
+func (p *Partition) walkHere(ctx context.Context, c *segment.Course) error {
+	info, ok := p.env.Store.Segment(c.Segment().ID)
+	if !ok || !info.Damaged && !c.At().Before(info.Tail) { // behind the tail of a damaged one something may be intact
 		return ctx.Err()
 	}
 	var stop error
-	err := p.env.Store.Scan(c.s.ID, c.at, func(at mq.Position, data []byte) bool {
-		if !at.Before(c.s.DataEnd()) {
+	err := p.env.Store.Scan(c.Segment().ID, c.At(), func(at mq.Position, data []byte) bool {
+		if !at.Before(c.Segment().DataEnd()) {
 			return false
 		}
-		stop = c.take(data, true)
+		stop = c.Take(data, true)
 		// Not a step beyond the end: there a copy may be damaged.
-		return stop == nil && ctx.Err() == nil && !c.over()
+		return stop == nil && ctx.Err() == nil && !c.Over()
 	})
 	switch {
 	case stop != nil:
@@ -96,16 +67,16 @@ func (p *Partition) walkHere(ctx context.Context, c *course) error {
 }
 
 // walkThere goes on with a piece from another replica.
-func (p *Partition) walkThere(ctx context.Context, c *course) error {
-	raw, err := p.fetch(ctx, c.s, c.at)
+func (p *Partition) walkThere(ctx context.Context, c *segment.Course) error {
+	raw, err := p.fetch(ctx, c.Segment(), c.At())
 	if err != nil {
 		return err
 	}
 	for _, b := range raw {
-		if c.over() {
+		if c.Over() {
 			return nil
 		}
-		if err := c.take(b, false); err != nil {
+		if err := c.Take(b, false); err != nil {
 			return err
 		}
 	}
