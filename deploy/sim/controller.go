@@ -135,7 +135,7 @@ func (c *candidate) ask(m coordinator.Member, id mq.SegmentID, seal bool, done f
 	gen := c.life.gen
 	s.net.call(c.process, n.process, timeout, func(reply func(any)) {
 		answer := func(st lognode.State) {
-			reply(coordinator.Answer{Node: n.run.Identity(), Known: st.Known, Tail: st.Tail, Sealed: st.Sealed, Leads: st.Leads,
+			reply(coordinator.Answer{Node: n.run.Identity(), Known: st.Known, Damaged: st.Damaged, Tail: st.Tail, Sealed: st.Sealed, Leads: st.Leads,
 				Committing: st.Committing})
 		}
 		switch {

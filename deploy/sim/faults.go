@@ -74,23 +74,9 @@ var faults = []fault{
 		if c == nil {
 			return
 		}
-		// A leader that gives up what no copy of a sealed segment has is not simulated: of one of those a copy stays.
-		h := s.etcd.find(c.Segment.Partition)
-		spare := h.Open == nil || h.Open.ID != c.Segment.ID
-		for _, n := range s.nodes {
-			for _, other := range n.disk.Segments() {
-				if other.Segment.ID != c.Segment.ID {
-					continue
-				}
-				if spare {
-					spare = false
-				} else {
-					s.restartLater(n, s.between(50*millisecond, 2*second))
-					other.LoseSuffix()
-				}
-			}
-		}
+		s.damageAll(c)
 	}},
+	{"open copies damaged", 2, func(s *Sim) { s.damageApart(s.etcd.heads[s.rng.IntN(partitions)].Open) }},
 	{"all directories lost", 1, func(s *Sim) {
 		if s.beyond = true; s.nodes[0].wiped+s.nodes[1].wiped+s.nodes[2].wiped > 3 {
 			return
@@ -274,7 +260,7 @@ func (s *Sim) wanted(name string) bool {
 // heal ends all trouble and starts what is down; consumers behave from here on.
 func (s *Sim) heal() {
 	s.trace("the faults are over")
-	s.calm = true
+	s.calm, s.calmSince = true, s.now
 	clear(s.net.cut)
 	s.sealCrash, s.sealLoss = 0, 0
 	s.etcd.away, s.etcd.late, s.etcd.unknown = 0, 0, 0

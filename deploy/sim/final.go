@@ -51,7 +51,7 @@ func (s *Sim) segment(seg *mq.Segment, found map[uint64]string, journal map[mq.P
 			if c.Segment.ID != seg.ID || !seg.Holds(n.disk.Store) {
 				continue
 			}
-			if s.replica(seg, c, first, found, journal) && !c.Damaged && !c.Tail.Before(seg.DataEnd()) {
+			if s.replica(seg, c, first, found, journal) && !c.Tail.Before(seg.DataEnd()) {
 				whole = true
 			}
 		}
@@ -69,12 +69,12 @@ func (s *Sim) replica(seg *mq.Segment, c *lognode.Stored, first map[mq.Position]
 			s.fail("I5: in segment %d an entry at %s follows %s", seg.ID, w.At, at)
 		}
 		at = w.Next
+		if !w.At.Before(seg.DataEnd()) {
+			continue
+		}
 		e, err := mq.ParseEntry(w.Data)
 		if err != nil {
 			intact = false
-			continue
-		}
-		if !e.At.Before(seg.DataEnd()) {
 			continue
 		}
 		if other, ok := first[e.At]; ok && !bytes.Equal(other, w.Data) {

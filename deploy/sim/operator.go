@@ -45,5 +45,11 @@ func (s *Sim) operate() {
 				break
 			}
 		}
+		for _, seg := range s.etcd.chain(h.Partition) { // the cluster says what can't be read any more
+			if s.left(&seg).Before(seg.DataEnd()) {
+				s.force(h.Partition, "", true)
+				break
+			}
+		}
 	}
 }

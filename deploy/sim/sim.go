@@ -51,6 +51,7 @@ type Result struct {
 	Holes     int // ranges recorded as lost without an operator: nothing in them was acknowledged (R6)
 	Forced    int // ranges recorded as lost because an operator said so
 	Gone      int // acknowledged messages in those
+	Restored  int // damaged copies of open segments that became what they were
 }
 
 // Sim is one run.
@@ -71,6 +72,7 @@ type Sim struct {
 	victim    *node // the only one whose disk may forget
 	beyond    bool  // faults took away what may have been acknowledged
 	calm      bool  // faults are over
+	calmSince int64
 	sealCrash int64 // until then a node that answers a seal or a creation may crash
 	sealLoss  int64 // until then the victim may lose the end of a segment that is only there
 	openings  int
@@ -99,7 +101,7 @@ func Run(seed uint64, c Config) Result {
 	}
 	return Result{Err: s.err, Nanos: s.now, Events: s.ran, Faults: s.faults, Published: s.check.published,
 		Delivered: s.check.delivered, Repeated: s.check.repeated, Zombies: s.check.zombies, Holes: s.check.holes, Forced: s.check.forces, Gone: s.gone(),
-		Segments: s.openings}
+		Segments: s.openings, Restored: s.restored()}
 }
 
 func (s *Sim) fail(format string, args ...any) {
@@ -181,6 +183,7 @@ func (s *Sim) opened(old, next mq.Head) {
 	end := next.Open.Base
 	if n := len(next.Holes); n > len(old.Holes) { // it begins further on, because an operator forced it
 		end = next.Holes[n-1].From
+		s.givenUp(old.Open, end)
 		s.check.forced(next.Partition)
 	}
 	if old.Open != nil {
@@ -198,6 +201,7 @@ func (s *Sim) opened(old, next mq.Head) {
 func (s *Sim) lost(h mq.Head, seg *mq.Segment, held mq.Position, by string) {
 	s.trace("partition %d: segment %d up to %s is lost from %s on (%q)", h.Partition.Number, seg.ID, seg.DataEnd(), held, by)
 	if by != "" {
+		s.givenUp(seg, held)
 		s.check.forced(h.Partition)
 		return
 	}
@@ -221,6 +225,14 @@ func (s *Sim) gone() (n int) {
 		if s.excused(at) {
 			n++
 		}
+	}
+	return n
+}
+
+// restored counts what nodes restored, but for those whose directory was lost.
+func (s *Sim) restored() (n int) {
+	for _, x := range s.nodes {
+		n += x.disk.Restored
 	}
 	return n
 }

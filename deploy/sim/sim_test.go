@@ -69,9 +69,9 @@ func TestSimulation(t *testing.T) {
 		}
 		return failed >= 10
 	})
-	t.Logf("%d seeds, %.2f simulated hours, %d events, %s; %d messages acknowledged, %d delivered of which %d again, %d of them by leaders that were none, %d segments opened, %d ranges recorded as lost, %d given up by operators with %d acknowledged messages",
+	t.Logf("%d seeds, %.2f simulated hours, %d events, %s; %d messages acknowledged, %d delivered of which %d again, %d of them by leaders that were none, %d segments opened, %d ranges recorded as lost, %d given up by operators with %d acknowledged messages, %d damaged copies restored",
 		*seedCount, float64(sum.Nanos)/3.6e12, sum.Events, time.Since(began).Round(time.Second), sum.Published, sum.Delivered,
-		sum.Repeated, sum.Zombies, sum.Segments, sum.Holes, sum.Forced, sum.Gone)
+		sum.Repeated, sum.Zombies, sum.Segments, sum.Holes, sum.Forced, sum.Gone, sum.Restored)
 	t.Log(sum.kinds())
 }
 
@@ -86,6 +86,7 @@ func (r *Result) add(o *Result) {
 	r.Holes += o.Holes
 	r.Forced += o.Forced
 	r.Gone += o.Gone
+	r.Restored += o.Restored
 	for k, n := range o.Faults {
 		r.Faults[k] += n
 	}

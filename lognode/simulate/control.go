@@ -13,11 +13,14 @@ func (n *Node) Probe(id mq.SegmentID, fence *Fence, answer func(State)) {
 	}
 	p.post(func() {
 		h := p.copies[id]
-		if s := n.disk.segments[id]; h == nil || h.damaged || s == nil || s.Damaged || !n.follows(fence) {
+		switch {
+		case h == nil || !n.follows(fence):
 			answer(State{})
-			return
+		case h.damaged:
+			answer(p.said(id, State{}))
+		default:
+			answer(p.said(id, p.state(h)))
 		}
-		answer(p.state(h))
 	})
 }
 
@@ -46,15 +49,15 @@ func (n *Node) seal(id mq.SegmentID, answer func(State)) {
 		return
 	}
 	p.beginSeal(id, func(known bool) {
-		if !known {
-			answer(State{})
-			return
-		}
-		if h := p.copies[id]; n.host.Mutation.AnswerBeforeQueue {
+		if h := p.copies[id]; known && n.host.Mutation.AnswerBeforeQueue {
 			h.copy.SetFlagged()
 			answer(p.state(h))
 		}
-		flag := func() error {
+		if s := n.disk.segments[id]; !known && (s == nil || !s.Damaged) {
+			answer(State{})
+			return
+		}
+		flag := func() error { // of a damaged copy, too: it may count where an operator goes on with what is left
 			if s := n.disk.segments[id]; s != nil {
 				s.Flag = true
 			}
@@ -66,16 +69,14 @@ func (n *Node) seal(id mq.SegmentID, answer func(State)) {
 			}
 			p.post(func() {
 				h := p.copies[id]
-				if h == nil {
-					return
+				switch {
+				case h == nil:
+				case !known:
+					answer(p.said(id, State{}))
+				default:
+					h.copy.SetFlagged()
+					answer(p.said(id, p.state(h)))
 				}
-				h.copy.SetFlagged()
-				// Until an end is decided a copy may answer for what it acknowledged, though a read has met damage since.
-				if s := n.disk.segments[id]; h.copy.End() != nil && (s == nil || s.Damaged) {
-					answer(State{})
-					return
-				}
-				answer(p.state(h))
 			})
 		})
 	})

@@ -24,6 +24,10 @@ type Stored struct {
 	End     *mq.Position
 	Damaged bool
 	mark    mq.Position // the ledger's word on the tail
+	found   bool        // the next start finds what is broken, else a reader does
+	vague   bool        // a start missed its end, which is not known any more for as long as it is there
+	claim   *mq.Position
+	intact  *mq.Position // of a damaged one, up to where it is whole from its base on; nil until somebody looks
 }
 
 // Written is one entry as it was given to the disk; Data may have changed since.
@@ -43,6 +47,8 @@ type write struct {
 type Disk struct {
 	Store mq.StoreID
 	Boot  uint64
+	// Restored counts damaged copies of open segments that became what they were.
+	Restored int
 
 	segments map[mq.SegmentID]*Stored
 	ids      []mq.SegmentID // in the order of creation
@@ -101,9 +107,12 @@ func (s *Stored) Flip(k, at int) bool {
 	}
 	b := append([]byte(nil), s.Entries[i].Data...)
 	b[5+at%(len(b)-5)] ^= 0x10
-	s.Entries[i].Data = b
+	s.Entries[i].Data, s.intact = b, nil
 	return true
 }
+
+// Find has the next start find what is broken in the copy.
+func (s *Stored) Find() { s.found = true }
 
 // LoseSuffix takes the last entry away without a word, as a store does that cuts a damaged log at its start.
 func (s *Stored) LoseSuffix() bool {
@@ -111,20 +120,25 @@ func (s *Stored) LoseSuffix() bool {
 	if n == 0 {
 		return false
 	}
-	s.Entries, s.Tail = s.Entries[:n-1], s.Last
+	s.Entries, s.Tail, s.intact = s.Entries[:n-1], s.Last, nil
 	if s.Last = s.Segment.Base; n > 1 {
 		s.Last = s.Entries[n-2].At
 	}
 	return true
 }
 
-// start raises the boot number and looks at what is there: a tail below the ledger's word is damage (R3).
+// start raises the boot number and looks at what is there: a tail below the ledger's word is damage (R3). Of an open segment's
+// damaged copy it tells how far that reached, as store.Claim does.
 func (d *Disk) start(h *Host) {
 	d.Boot++
 	d.host = h
 	for _, s := range d.segments {
-		if s.Tail.Before(s.mark) && !h.Mutation.IgnoreUnknown {
-			s.Damaged = true
+		short := s.Tail.Before(s.mark) && !h.Mutation.IgnoreUnknown
+		s.vague = s.vague || short
+		s.Damaged = s.Damaged || short || s.found
+		if s.found, s.claim = false, nil; s.Damaged && !s.vague && s.End == nil && s.endsIntact() {
+			reached := s.Tail
+			s.claim = &reached
 		}
 		if s.mark = s.Tail; h.Mutation.ForgetSealFlag {
 			s.Flag = false
@@ -212,19 +226,47 @@ func (s *Stored) cut(end mq.Position) {
 	if end.Before(s.mark) {
 		s.mark = end
 	}
+	if s.Damaged && s.upTo() == end { // what was broken lay behind it
+		s.Damaged = false
+	}
 }
 
-// scan calls f with the entries of a segment from a position on. An entry whose CRC is wrong makes the copy
+// endsIntact says whether the last entry is there as it was written.
+func (s *Stored) endsIntact() bool {
+	if len(s.Entries) == 0 {
+		return false
+	}
+	_, err := mq.ParseEntry(s.Entries[len(s.Entries)-1].Data)
+	return err == nil
+}
+
+// upTo is store.Intact: up to where a copy is whole from its base on.
+func (s *Stored) upTo() mq.Position {
+	switch {
+	case !s.Damaged:
+		return s.Tail
+	case s.intact == nil:
+		at := s.Segment.Base
+		for _, w := range s.Entries {
+			if _, err := mq.ParseEntry(w.Data); err != nil || w.At != at {
+				break
+			}
+			at = w.Next
+		}
+		s.intact = &at
+	}
+	return *s.intact
+}
+
+// scan calls f with the entries of a segment from a position on, up to one whose CRC is wrong, which makes the copy
 // damaged.
 func (d *Disk) scan(id mq.SegmentID, from mq.Position, f func(e *mq.Entry, data []byte) bool) error {
 	s := d.segments[id]
-	if s == nil || s.Damaged {
+	if s == nil {
 		return fmt.Errorf("segment %d is not here", id)
 	}
-	for _, w := range s.Entries {
-		if w.At.Before(from) {
-			continue
-		}
+	k := sort.Search(len(s.Entries), func(k int) bool { return !s.Entries[k].At.Before(from) })
+	for _, w := range s.Entries[k:] {
 		e, err := mq.ParseEntry(w.Data)
 		if err != nil {
 			s.Damaged = true
@@ -240,7 +282,7 @@ func (d *Disk) scan(id mq.SegmentID, from mq.Position, f func(e *mq.Entry, data 
 // resident says whether this disk can serve a sealed segment by itself.
 func (d *Disk) resident(s *mq.Segment) bool {
 	x := d.segments[s.ID]
-	return x != nil && !x.Damaged && !x.Tail.Before(s.DataEnd())
+	return x != nil && !x.upTo().Before(s.DataEnd())
 }
 
 // holding reads the entries with the messages from one offset to another, if all of them are here.

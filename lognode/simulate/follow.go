@@ -124,6 +124,9 @@ func (p *partition) beginSeal(id mq.SegmentID, settled func(known bool)) {
 	p.post(func() {
 		h := p.copies[id]
 		if h == nil || h.damaged {
+			if h != nil {
+				h.copy.Seal() // should it be restored
+			}
 			settled(false)
 			return
 		}
@@ -140,10 +143,28 @@ func (p *partition) beginSeal(id mq.SegmentID, settled func(known bool)) {
 	})
 }
 
-// State is what a node knows of a segment; see replica.State.
+// State is what a node knows of a segment; see mqpb.SegmentState. Of a damaged one Tail is up to where there is something to go on with,
+// for an operator.
 type State struct {
-	Known, Sealed, Leads, Committing, Remade bool
-	Tail                                     mq.Position
+	Known, Damaged, Sealed, Leads, Committing, Remade bool
+	Tail                                              mq.Position
+}
+
+// said is an answer about a copy as the server's states make it of what the partition says, the zero State for a damaged copy. Until an
+// end is decided a copy may answer for what it acknowledged, though a read has met damage since.
+func (p *partition) said(id mq.SegmentID, st State) State {
+	s := p.node.disk.segments[id]
+	switch {
+	case s == nil:
+		return State{}
+	case !s.Damaged || st.Known && s.End == nil:
+		return st
+	}
+	left := s.upTo()
+	if h := p.copies[id]; h != nil && left.Before(h.together) {
+		left = h.together
+	}
+	return State{Damaged: true, Tail: left}
 }
 
 func (p *partition) state(h *held) State {
@@ -222,6 +243,9 @@ func (p *partition) storeEnd(h *held, end mq.Position) {
 		}
 		p.post(func() {
 			h.ended = true
+			if s := d.segments[id]; h.damaged && s != nil && !s.Damaged && !p.fault { // mended: it is whole up to the end
+				h.damaged, h.copy = false, segment.NewReplica(s.Segment, s.Tail, s.Last, s.Flag, s.End)
+			}
 			ending := h.ending
 			h.ending = nil
 			for _, f := range ending {

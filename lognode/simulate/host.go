@@ -76,6 +76,8 @@ type Mutation struct {
 	ForgetCancels     bool // a leader answers that a schedule is cancelled, and does not write that down
 	ReleaseTwice      bool // a new leader does not learn which schedules were released
 	ForgetLanes       bool // a new leader does not learn the lanes of what lies before its checkpoint
+	RestoreShort      bool // a damaged copy of the open segment answers before all that it had is back
+	LoseMore          bool // an operator's word gives up a sealed segment from its begin on, whatever is left of it
 }
 
 // limit breaks a group's limit of attempts, if the mutation is about that.

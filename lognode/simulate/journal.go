@@ -9,55 +9,16 @@ import (
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
-// read gets the entries of a sealed segment from a position to where they end, from this disk or, if it has no whole copy,
-// from another replica.
+// read gets the entries of a sealed segment from a position to where they end, from this disk and what is not here from other
+// replicas. With an error it still gives what came.
 func (p *partition) read(s mq.Segment, from mq.Position, done func([]mq.Entry, error)) {
-	if !from.Before(s.DataEnd()) {
-		done(nil, nil)
-		return
-	}
-	if p.node.disk.resident(&s) {
-		if out, err := p.collect(s.ID, from, s.DataEnd()); err == nil {
-			done(out, nil)
+	p.gather(s, from, func(got []mq.Entry, reach mq.Position) {
+		if reach.Before(s.DataEnd()) {
+			done(got, lostHere(&s, reach))
 			return
 		}
-	}
-	p.readRemote(s, from, done)
-}
-
-// readRemote asks one replica after the other. With an error it still gives what came.
-func (p *partition) readRemote(s mq.Segment, from mq.Position, done func([]mq.Entry, error)) {
-	var out []mq.Entry
-	end, all := s.DataEnd(), s.Holders()
-	var ask func(i int)
-	ask = func(i int) {
-		for i < len(all) && all[i].Store == p.node.self.Store {
-			i++
-		}
-		if i == len(all) || !from.Before(end) {
-			var err error
-			if from.Before(end) {
-				err = lostHere(&s, from)
-			}
-			done(out, err)
-			return
-		}
-		p.node.host.Call(all[i], func(n *Node, reply func(any)) {
-			got, _ := n.partition(p.id).collect(s.ID, from, end) // up to the damage, if there is any
-			if n.self.Store != all[i].Store {
-				got = nil
-			}
-			reply(got)
-		}, func(res any, ok bool) {
-			got, _ := res.([]mq.Entry)
-			if ok && len(got) > 0 && got[0].At == from {
-				out = append(out, got...)
-				from = out[len(out)-1].Next()
-			}
-			ask(i + 1)
-		})
-	}
-	ask(0)
+		done(got, nil)
+	})
 }
 
 // collect reads this disk's entries of a segment from a position, and below an end.

@@ -168,7 +168,7 @@ func (p *partition) prepare(l *leadership, kept *delivery.Machine, first bool, d
 			return
 		}
 		o := loaded{chain: segment.AsHeld(sealed), base: head.Open.Base, head: head, machine: kept}
-		x := &suffix{p, &Fence{p.id, mq.Named{Number: head.Open.Number, Revision: head.Revision}}}
+		x := p.suffixFor(&head)
 		finish := func(err error) {
 			if err == nil || l.ended || p.node.host.True()-l.began <= int64(lossPatience) {
 				done(o, err)

@@ -42,10 +42,13 @@ type partition struct {
 type held struct {
 	copy    *segment.Replica
 	damaged bool
-	ack     func(ackFrame)
-	settled []func()
-	ended   bool     // the decided end is on disk
-	ending  []func() // wait for that
+	// together is that of replica.held. waited: a damaged one was met when open segments were looked at.
+	together mq.Position
+	waited   bool
+	ack      func(ackFrame)
+	settled  []func()
+	ended    bool     // the decided end is on disk
+	ending   []func() // wait for that
 }
 
 type leadership struct {
@@ -73,6 +76,7 @@ type leadership struct {
 	sinceOpen    int64
 	checkpointed int64
 	asked        bool
+	looking      bool // at what can't be read
 }
 
 type batch struct {

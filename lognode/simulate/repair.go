@@ -3,7 +3,6 @@ package simulate
 import (
 	"fmt"
 
-	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
@@ -13,6 +12,12 @@ func (n *Node) Repair(heads []mq.Head, all bool) {
 	for _, h := range heads {
 		if h.Last != nil {
 			n.repairOne(h.Last)
+		}
+		if h.Open != nil {
+			n.restoreOne(h.Open)
+		}
+		if p := n.parts[h.Partition]; p != nil {
+			p.lookAtUnreadable()
 		}
 		if !all {
 			continue
@@ -43,6 +48,23 @@ func (n *Node) repairOne(s *mq.Segment) {
 	n.partition(s.Partition).repair(*s, func() { delete(n.repairing, s.ID) })
 }
 
+// restoreOne restores the copy of an open segment that was damaged already when it was looked at before.
+func (n *Node) restoreOne(s *mq.Segment) {
+	p := n.holder(s.ID)
+	if p == nil || p.fault || n.repairing[s.ID] {
+		return
+	}
+	h := p.copies[s.ID]
+	switch {
+	case h == nil || !h.damaged:
+	case !h.waited: // with enough whole replicas the controller has opened the next one by then
+		h.waited = true
+	default:
+		n.repairing[s.ID] = true
+		p.restore(*s, func() { delete(n.repairing, s.ID) })
+	}
+}
+
 // repair is replica.Partition.Repair.
 func (p *partition) repair(s mq.Segment, done func()) {
 	switch have := p.node.disk.segments[s.ID]; {
@@ -51,47 +73,29 @@ func (p *partition) repair(s mq.Segment, done func()) {
 	case !have.Damaged:
 		p.pull(&s, have.Tail, done)
 	default: // it may be all that is left of what is intact in it
-		x := &suffix{p: p}
-		all := s.Holders()
-		x.ask(all, func(r mq.Replica, found func(segment.Found)) { x.tailOf(&s, r, found) }, func(found []segment.Found, left int) {
-			if left > 0 {
-				return
-			}
-			for i, f := range found {
-				if all[i].Store != p.node.self.Store && f.Whole(s.DataEnd()) {
-					p.recreate(s, done)
-					return
-				}
-			}
-			done()
-		})
+		p.replace(s, done)
 	}
 }
 
 func (p *partition) recreate(s mq.Segment, done func()) {
 	d, end := p.node.disk, s.End
-	fresh := s
-	fresh.Sealed, fresh.End, fresh.Held, fresh.Adding, fresh.Compared = false, mq.Position{}, nil, nil, 0
-	if s.ReplicaIndex(d.Store) < 0 && d.segments[s.ID] == nil && !d.gaveUp[s.ID] {
+	fresh := asNew(&s, 0)
+	if s.ReplicaIndex(d.Store) < 0 && !d.gaveUp[s.ID] {
 		fresh.Compared = -1
 	}
-	p.post(func() { delete(p.copies, s.ID) })
 	queued := d.add(func() error {
 		if d.segments[s.ID] == nil {
 			d.ids = append(d.ids, s.ID)
-		} else {
-			d.gaveUp[s.ID] = true
+			d.segments[s.ID] = asStored(fresh, nil)
+			d.segments[s.ID].Flag, d.segments[s.ID].End = true, &end
 		}
-		d.segments[s.ID] = &Stored{Segment: fresh, Tail: s.Base, Last: s.Base, mark: s.Base, Flag: true, End: &end}
 		return nil
 	}, func(err error) {
 		if err != nil {
 			done()
 			return
 		}
-		p.post(func() {
-			p.copies[s.ID] = &held{ended: true, copy: segment.NewReplica(fresh, s.Base, s.Base, true, &end)}
-		})
+		p.holdAnew(s.ID)
 		p.pull(&s, s.Base, done)
 	})
 	if !queued {
@@ -101,7 +105,7 @@ func (p *partition) recreate(s mq.Segment, done func()) {
 
 // pull takes what a copy lacks from the other replicas.
 func (p *partition) pull(s *mq.Segment, tail mq.Position, done func()) {
-	p.readRemote(*s, tail, func(entries []mq.Entry, _ error) {
+	p.read(*s, tail, func(entries []mq.Entry, _ error) {
 		raw := make([][]byte, len(entries)) // what came until somebody failed is of use too
 		for k := range entries {
 			raw[k] = entries[k].AppendTo(nil)

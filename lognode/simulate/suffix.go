@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -100,7 +101,7 @@ func (x *suffix) call(r mq.Replica, run func(n *Node, reply func(State)), found 
 		run(n, func(s State) { reply(s) })
 	}, func(res any, _ bool) {
 		st, _ := res.(State)
-		found(segment.Found{Tail: st.Tail, Known: st.Known, Remade: st.Remade})
+		found(segment.Found{Tail: st.Tail, Known: st.Known, Damaged: st.Damaged, Remade: st.Remade})
 	})
 }
 
@@ -148,8 +149,55 @@ func (x *suffix) judge(head mq.Head, s *mq.Segment, force *Force, done func(erro
 			done(err)
 			return
 		}
-		x.p.node.host.RecordLost(head, *s, held, forced, done)
+		record := func() { x.p.node.host.RecordLost(head, *s, held, forced, done) }
+		switch {
+		case !forced:
+			record()
+		case x.p.node.host.Mutation.LoseMore:
+			held = s.Base
+			record()
+		default:
+			x.p.gather(*s, s.Base, func(_ []mq.Entry, reach mq.Position) {
+				if held.Before(reach) {
+					held = reach
+				}
+				if !held.Before(s.DataEnd()) {
+					done(nil) // the copies have all of it together
+					return
+				}
+				record()
+			})
+		}
 	})
+}
+
+// lookAtUnreadable is what a leader that serves does about sealed segments of which no copy has all: it waits for them, or for an
+// operator who gives up what is lost. Then the head says so, and the leader asks for a successor.
+func (p *partition) lookAtUnreadable() {
+	l := p.lead
+	if l == nil || !l.serving || l.looking || !slices.ContainsFunc(l.chain, func(s mq.Segment) bool { return !p.node.disk.resident(&s) }) {
+		return
+	}
+	l.looking = true
+	over := func(error) { l.looking = false }
+	p.node.host.Chain(p.id, func(head mq.Head, sealed []mq.Segment, ok bool) {
+		if !ok || l.ended || head.Open == nil || head.Open.ID != l.seg.Segment().ID {
+			over(nil)
+			return
+		}
+		x := p.suffixFor(&head)
+		p.node.host.Force(p.id, head.Open.ID, func(force *Force, ok bool) {
+			if !ok || force == nil {
+				over(nil)
+				return
+			}
+			x.lostFrom(head, sealed, len(sealed)-1, force, over)
+		})
+	})
+}
+
+func (p *partition) suffixFor(head *mq.Head) *suffix {
+	return &suffix{p, &Fence{p.id, mq.Named{Number: head.Open.Number, Revision: head.Revision}}}
 }
 
 // lost judges what a leader can't find: the last segment, and if an operator forces the partition, all others too.
