@@ -17,6 +17,9 @@ const (
 	useTimes = "schedules"
 	useFew   = "few attempts"
 	useTTL   = "ttl"
+	// useEndless is for runs in which so many answers may be lost on the way that a message would be dead before anybody saw it. No seed
+	// has it by itself.
+	useEndless = "endless attempts"
 )
 
 var uses = []string{useLanes, useOrder, useTimes, useFew, useTTL}
@@ -36,6 +39,7 @@ func newFeatures(seed uint64, only []string) *features {
 			f.has[name] = slices.Contains(only, name)
 		}
 	}
+	f.has[useEndless] = slices.Contains(only, useEndless)
 	f.keys = 3 + f.rng.IntN(20)
 	return f
 }
@@ -51,7 +55,10 @@ func (f *features) groups() []lognode.GroupConfig {
 	g.Backoff = mq.Backoff{Initial: mq.Duration(200 * time.Millisecond), Multiplier: 2, Max: mq.Duration(2 * time.Second), Jitter: 0.2}
 	g.MaxAttempts = 0
 	limited := g
-	if limited.MaxAttempts = manyAttempts; f.has[useFew] {
+	switch limited.MaxAttempts = manyAttempts; {
+	case f.has[useEndless]:
+		limited.MaxAttempts = 0
+	case f.has[useFew]:
 		limited.MaxAttempts = 1 + f.rng.IntN(3)
 	}
 	out := []lognode.GroupConfig{lognode.Group(1, g), lognode.Group(2, limited)}
