@@ -33,7 +33,7 @@ func (p *Partition) Retain() {
 			return
 		}
 		l.keys.Expire(p.env.Clock.Now())
-		p.tellLate(l)
+		p.tellLate(l, p.env.Clock.Counted())
 		p.rollByAge(l, t.Settings.Retention)
 		l.full = false
 		if p.retaining && !p.env.Store.PublishAllowed() {
@@ -86,9 +86,10 @@ func (p *Partition) RetainDue(now time.Time) {
 // lateAfter is how long a follower may lack what its leader has before it is to be replaced (replication.md, seal iii).
 const lateAfter = 10 * time.Second
 
-// tellLate tells the node which followers have lacked something for too long; it is called every few seconds.
-func (p *Partition) tellLate(l *leadership) {
-	s, now := l.seg.Segment(), p.env.Clock.Now()
+// tellLate tells the node which followers have lacked something for too long, and whether the own disk has; it is called every few
+// seconds, with the time by a clock that only counts on: one that is set right makes nobody late, and hides nobody.
+func (p *Partition) tellLate(l *leadership, now int64) {
+	s := l.seg.Segment()
 	var late []mq.StoreID
 	for i, f := range l.followers {
 		if f != nil && f.Lag(now, l.seg.Next()) > int64(lateAfter) {

@@ -113,7 +113,7 @@ type Lag struct {
 }
 
 // Of is for how long, at least, something has been lacking: the one has everything below has, the other below next, now in
-// Unix nanoseconds. It is as fine as it is asked often.
+// nanoseconds by a clock that only counts on. It is as fine as it is asked often.
 func (g *Lag) Of(now int64, has, next mq.Position) int64 {
 	if !has.Before(g.mark) {
 		g.mark, g.since = next, now
@@ -128,8 +128,8 @@ type OwnLag struct {
 	moved  int64 // when commit was seen to move
 }
 
-// Of is for how long, at least, the own copy, which has everything below has, has lacked something that is committed, now in Unix
-// nanoseconds. It is 0 where the others have stood still as well for half of that time, with something placed that they have not
+// Of is for how long, at least, the own copy, which has everything below has, has lacked something that is committed, now in
+// nanoseconds by a clock that only counts on. It is 0 where the others have stood still as well for half of that time, with something placed that they have not
 // written: then theirs are no quicker.
 func (o *OwnLag) Of(now int64, has, commit, next mq.Position) int64 {
 	if commit != o.commit {
