@@ -75,8 +75,9 @@ type Config struct {
 	Insecure bool `help:"Allow addresses that other machines can reach, without TLS."`
 	// Dial is for tests that cut the network; nil is plain TCP. It can't be set from outside.
 	Dial link.Dial `kong:"-" json:"-"`
-	// patience is how long nodes are waited for at least: 0 but in tests that go on only when all that live have answered.
-	patience time.Duration `kong:"-"`
+	// Patience is for tests, too: how long log nodes are waited for at least where they would be passed over sooner. One that lives
+	// and answers late, as on a busy machine, would not lead what it is to lead.
+	Patience time.Duration `kong:"-"`
 }
 
 // DefaultConfig is a single coordinator on the usual ports of this machine.

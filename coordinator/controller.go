@@ -84,7 +84,7 @@ func (c *Coordinator) control(ctx context.Context) {
 	c.rules.Store(true)
 	defer c.rules.Store(false)
 	k := &controller{
-		Coordinator: c, watch: stopwatch{time.Now()}, calls: seal.NewCalls(c.cfg.Dial, c.cfg.patience), book: newBook(), past: map[mq.PartitionID]seal.History{},
+		Coordinator: c, watch: stopwatch{time.Now()}, calls: seal.NewCalls(c.cfg.Dial, c.cfg.Patience), book: newBook(), past: map[mq.PartitionID]seal.History{},
 		moved: map[mq.PartitionID]int64{}, made: map[mq.TopicID]uint32{}, suspect: map[mq.StoreID]bool{},
 		// A new controller may be here because of trouble that also delays the nodes' leases.
 		calm: time.Now().Add(c.cfg.LeaseTTL),

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/splashdam/splashdam/coordinator"
 	"github.com/splashdam/splashdam/lognode"
 )
 
@@ -32,6 +33,13 @@ func start(t *testing.T, o Options) *Cluster {
 	}
 	if o.NodeConfig == nil {
 		o.NodeConfig = func(_ int, cfg *lognode.Config) { cfg.BallastBytes, cfg.VolumeBytes = 1<<20, 32<<20 }
+	}
+	change := o.CoordinatorConfig
+	o.CoordinatorConfig = func(i int, cfg *coordinator.Config) {
+		cfg.Patience = time.Second
+		if change != nil {
+			change(i, cfg)
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
