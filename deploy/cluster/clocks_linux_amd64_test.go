@@ -77,6 +77,9 @@ func (w *wrong) publish(topic string, m client.Message) api.Published {
 	return r
 }
 
+// held is a lease that outlasts a test on the busiest machine, and would not outlast a clock that jumps.
+const held = 20 * time.Minute
+
 // next is the next message of a group, with an ID of "" if none comes within wait.
 func (w *wrong) next(topic, group string, lease, wait time.Duration) client.Delivery {
 	w.t.Helper()
@@ -138,10 +141,10 @@ func leaderJumps(w *wrong, by time.Duration) {
 	eventually(t, "every node leads", func() bool { return len(w.leads("many")) == 3 && w.replicated("many") && w.replicated("t") })
 	leader := via(t, w.c, 1).leader("t", 0)
 	published := w.publish("t", client.Message{Value: []byte("keyed"), IdempotencyKey: "k"})
-	long := w.next("t", "long", time.Minute, hang)
+	long := w.next("t", "long", held, hang)
 	short := w.next("t", "short", 5*time.Second, hang)
 	shortUntil := time.Now().Add(5 * time.Second)
-	nacked := w.next("t", "nacked", time.Minute, hang)
+	nacked := w.next("t", "nacked", held, hang)
 	delay := 4 * time.Second
 	must(t, w.sdk.Nack(t.Context(), nacked.Receipt, &delay, "later"))
 	nackedUntil := time.Now().Add(delay)
@@ -163,18 +166,18 @@ func leaderJumps(w *wrong, by time.Duration) {
 		})
 	})
 	for i := range 10 {
-		d := w.next("t", "scheduled", time.Minute, hang)
+		d := w.next("t", "scheduled", held, hang)
 		if i == 0 {
 			if string(d.Value) != "keyed" {
 				t.Fatalf("the first message is %q", d.Value)
 			}
-			d = w.next("t", "scheduled", time.Minute, hang)
+			d = w.next("t", "scheduled", held, hang)
 		}
 		if now := time.Now(); d.ID == "" || now.Before(due.Add(-mayDiffer)) || d.Timestamp.Before(due.Add(-mayDiffer)) || d.Timestamp.After(now.Add(mayDiffer)) {
 			t.Errorf("%q was due at %s, released at %s and came at %s", d.Value, due, d.Timestamp, now)
 		}
 	}
-	if d := w.next("t", "scheduled", time.Minute, time.Second); d.ID != "" {
+	if d := w.next("t", "scheduled", held, time.Second); d.ID != "" {
 		t.Errorf("%q came", d.Value)
 	}
 	for _, x := range []struct {
@@ -206,7 +209,7 @@ func leaderJumps(w *wrong, by time.Duration) {
 func (w *wrong) nextOf(topic, group, value string) client.Delivery {
 	w.t.Helper()
 	for {
-		d := w.next(topic, group, time.Minute, hang)
+		d := w.next(topic, group, held, hang)
 		if d.ID == "" || string(d.Value) == value {
 			return d
 		}
@@ -221,7 +224,7 @@ func TestClocksOfTwoOfThree(t *testing.T) {
 	w.topic("t", 3, 0)
 	eventually(t, "all replicas are there", func() bool { return w.replicated("t") })
 	w.publish("t", client.Message{Value: []byte("leased")})
-	leased := w.next("t", "g", time.Minute, hang)
+	leased := w.next("t", "g", held, hang)
 	w.set("node-1", time.Hour)
 	w.set("node-2", -time.Hour)
 	eventually(t, "node-3 leads all", func() bool { return w.leads("t")["node-3"] == 3 && w.replicated("t") })
@@ -230,19 +233,19 @@ func TestClocksOfTwoOfThree(t *testing.T) {
 		w.publish("t", client.Message{Value: []byte("later"), Delay: 3 * time.Second, Partition: &p})
 	}
 	for range 3 {
-		d := w.next("t", "g", time.Minute, hang)
+		d := w.next("t", "g", held, hang)
 		if now := time.Now(); string(d.Value) != "later" || now.Before(due.Add(-mayDiffer)) {
 			t.Errorf("%q came at %s, due at %s", d.Value, now, due)
 		}
 	}
 	must(t, w.sdk.Ack(t.Context(), leased.Receipt))
 	w.publish("t", client.Message{Value: []byte("leased again")})
-	leased = w.next("t", "g", time.Minute, hang)
+	leased = w.next("t", "g", held, hang)
 	w.set("node-2", time.Hour)
 	eventually(t, "node-3 leads nothing", func() bool { return w.leads("t")["node-3"] == 0 && w.replicated("t") })
 	due = time.Now().Add(2 * time.Second)
 	w.publish("t", client.Message{Value: []byte("later"), Delay: 2 * time.Second})
-	if d := w.next("t", "g", time.Minute, hang); string(d.Value) != "later" || time.Now().Before(due.Add(-mayDiffer)) {
+	if d := w.next("t", "g", held, hang); string(d.Value) != "later" || time.Now().Before(due.Add(-mayDiffer)) {
 		t.Errorf("%q came at %s, due at %s", d.Value, time.Now(), due)
 	}
 	must(t, w.sdk.Ack(t.Context(), leased.Receipt))
@@ -250,7 +253,7 @@ func TestClocksOfTwoOfThree(t *testing.T) {
 	w.set("node-2", 0)
 	eventually(t, "every node leads again", func() bool { return len(w.leads("t")) == 3 })
 	w.publish("t", client.Message{Value: []byte("after")})
-	w.next("t", "g", time.Minute, hang)
+	w.next("t", "g", held, hang)
 }
 
 // A node that starts with a wrong clock is found out before it does harm.
@@ -261,7 +264,7 @@ func TestClockIsWrongFromTheStart(t *testing.T) {
 	due := time.Now().Round(0).Add(3 * time.Second)
 	for p := range uint32(6) {
 		r := w.publish("t", client.Message{Value: []byte("later"), DeliverAt: due, Partition: &p})
-		if !scheduledID(r.ID) {
+		if !scheduledID(r.ID) && time.Now().Before(due) {
 			t.Errorf("partition %d: %+v was due at %s, and is no schedule", p, r, due)
 		}
 		if r := w.publish("t", client.Message{Value: []byte("in"), Delay: 3 * time.Second, Partition: &p}); r.DeliverAt.Sub(due).Abs() > hang {
@@ -269,7 +272,7 @@ func TestClockIsWrongFromTheStart(t *testing.T) {
 		}
 	}
 	for range 12 {
-		if d := w.next("t", "g", time.Minute, hang); d.ID == "" || time.Now().Before(due.Add(-mayDiffer)) {
+		if d := w.next("t", "g", held, hang); d.ID == "" || time.Now().Before(due.Add(-mayDiffer)) {
 			t.Errorf("%q came at %s, due at %s", d.Value, time.Now(), due)
 		}
 	}
