@@ -14,5 +14,9 @@ const peerSilence = 30 * time.Second
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	l := net.ListenConfig{Control: limitUnacknowledged,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: peerSilence / 2, Interval: peerSilence / 6, Count: 3}}
-	return l.Listen(ctx, "tcp", address)
+	ln, err := l.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return unseen{ln}, nil
 }

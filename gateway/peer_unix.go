@@ -10,7 +10,7 @@ import (
 // hungUp says whether the peer has closed its side of a connection. net/http notices that too, but in a
 // goroutine of its own that may not have run yet when an answer is ready.
 func hungUp(conn net.Conn) bool {
-	tcp, ok := conn.(*net.TCPConn)
+	tcp, ok := conn.(syscall.Conn)
 	if !ok {
 		return false
 	}

@@ -31,6 +31,7 @@ type settlement struct {
 	errs   []*mqerr.Error
 	until  []int64 // extend: the lease's new end, nack: the retry; Unix nanoseconds
 	single bool    // the one-receipt form: a failure is the answer itself
+	at     string  // where its receipt is in the body; "" for a body that is a receipt
 }
 
 // handleSettle is POST /v1/settle: any acts on any receipts.
@@ -184,6 +185,9 @@ func (s *settlement) count() {
 func (s *settlement) answer(c echo.Context) error {
 	b, failed := s.appendResults(append(make([]byte, 0, 64+4*len(s.items)), '{'))
 	if s.single && failed > 0 {
+		if e := s.errs[0]; e.Code == mqerr.InvalidReceipt && len(e.Fields) == 0 {
+			return &mqerr.Error{Code: e.Code, Detail: e.Detail, Fields: []mqerr.Field{{Pointer: s.at, Detail: "is no receipt of this cluster"}}}
+		}
 		return s.errs[0]
 	}
 	status := http.StatusOK

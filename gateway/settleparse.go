@@ -100,7 +100,7 @@ func (s *settlement) parseAct(b []byte, o frame.Outcome) error {
 		switch string(name) {
 		case "receipt":
 			given++
-			s.single = true
+			s.single, s.at = true, "/receipt"
 			var text []byte
 			if text, err = readString(&scan, "/receipt"); err == nil {
 				receipts = append(receipts, text)
