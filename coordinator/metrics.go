@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/splashdam/splashdam/coordinator/internal/seal"
 )
 
 // figures are the coordinator's metrics.
@@ -40,6 +42,9 @@ func newFigures(reg prometheus.Registerer) (*figures, error) {
 			Help: "New assignments of partitions to the members of a group."}),
 		reassigned: prometheus.NewCounter(prometheus.CounterOpts{Name: "splashdam_coordinator_reassigned_partitions_total",
 			Help: "Partitions that were taken from a living member by an assignment."}),
+	}
+	for _, reason := range seal.Reasons() {
+		f.openings.WithLabelValues(string(reason)) // an alert on a rise needs them at 0
 	}
 	if reg == nil {
 		return f, nil

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/splashdam/splashdam/shared/frame"
 )
 
 // metrics are the gateway's own figures.
@@ -18,6 +20,12 @@ type metrics struct {
 	settled   *prometheus.CounterVec
 	streams   *prometheus.GaugeVec
 }
+
+// The kinds of streams.
+const (
+	streamEvents = "sse"
+	streamSocket = "websocket"
+)
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
@@ -38,6 +46,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Receipts settled by act and result."}, []string{"act", "result"}),
 		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "splashdam_gateway_streams",
 			Help: "Open streams of messages by kind."}, []string{"kind"}),
+	}
+	// What may be alarmed on is there before it first happens: a rise from nothing is none for Prometheus.
+	for _, kind := range [...]string{streamEvents, streamSocket} {
+		m.streams.WithLabelValues(kind)
+	}
+	for _, act := range actNames[frame.OutcomeAck:] {
+		for _, result := range settleResults {
+			m.settled.WithLabelValues(act, result)
+		}
 	}
 	if reg != nil {
 		reg.MustRegister(m.requests, m.seconds, m.published, m.publishB, m.received, m.returned, m.settled, m.streams)

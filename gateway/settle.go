@@ -159,6 +159,9 @@ func (s *settlement) sendTo(ctx context.Context, p mq.PartitionID, at []int) {
 var actNames = [...]string{frame.OutcomeAck: "ack", frame.OutcomeNack: "nack", frame.OutcomeReject: "reject", frame.OutcomeExtend: "extend",
 	frame.OutcomeRelease: "release"}
 
+// settleResults are what becomes of a receipt, in the metrics.
+var settleResults = [...]string{"ok", "failed"}
+
 // untilNames say what a result's time is.
 var untilNames = [len(actNames)]string{frame.OutcomeNack: `"retry_at":"`, frame.OutcomeExtend: `"lease_expires_at":"`}
 
@@ -173,7 +176,7 @@ func (s *settlement) count() {
 		counts[s.items[i].Outcome][failed]++
 	}
 	for act, n := range counts {
-		for failed, result := range [...]string{"ok", "failed"} {
+		for failed, result := range settleResults {
 			if n[failed] > 0 {
 				s.g.metrics.settled.WithLabelValues(actNames[act], result).Add(float64(n[failed]))
 			}

@@ -65,7 +65,7 @@ func (g *Gateway) handleSocket(c echo.Context) error {
 	if err != nil {
 		return nil // it has answered
 	}
-	open := g.metrics.streams.WithLabelValues("websocket")
+	open := g.metrics.streams.WithLabelValues(streamSocket)
 	open.Inc()
 	defer open.Dec()
 	s := &socket{g: g, c: c, conn: conn, remote: c.RealIP(), queued: make(chan struct{}, maxQueued), subscriptions: map[string]*subscription{}}

@@ -47,7 +47,7 @@ func (g *Gateway) handleStream(c echo.Context) error {
 		return err
 	}
 	defer r.release()
-	open := g.metrics.streams.WithLabelValues("sse")
+	open := g.metrics.streams.WithLabelValues(streamEvents)
 	open.Inc()
 	defer open.Dec()
 	s := &events{out: g.streaming(c)}

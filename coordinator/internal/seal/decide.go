@@ -24,6 +24,11 @@ const (
 	Forced     Reason = "forced"     // an operator goes on with what is left (R6)
 )
 
+// Reasons are all but None.
+func Reasons() []Reason {
+	return []Reason{First, Restarted, Gone, Suspected, Flagged, Redundancy, Asked, Moving, Forced}
+}
+
 // Cluster is what the controller knows of the nodes at one moment.
 type Cluster struct {
 	Now     int64                 // nanoseconds, by a clock that only counts on, and so are all times in a History

@@ -165,6 +165,14 @@ type metrics struct {
 	opened   prometheus.Counter
 }
 
+// What becomes of attempts, in the metrics.
+const (
+	attemptAcked     = "acked"
+	attemptFailed    = "failed"
+	attemptPostponed = "postponed"
+	attemptReturned  = "returned"
+)
+
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "splashdam_gateway_webhook_attempts_total",
@@ -176,6 +184,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Webhooks of which this gateway serves partitions."}),
 		opened: prometheus.NewCounter(prometheus.CounterOpts{Name: "splashdam_gateway_webhook_circuit_openings_total",
 			Help: "Times that a circuit breaker opened, or opened anew after a failed probe."}),
+	}
+	for _, result := range [...]string{attemptAcked, attemptFailed, attemptPostponed, attemptReturned} {
+		m.attempts.WithLabelValues(result) // an alert on a rise needs them at 0
 	}
 	if reg != nil {
 		reg.MustRegister(m.attempts, m.seconds, m.running, m.opened)

@@ -238,7 +238,7 @@ func (r *runner) take(f fetched) {
 		r.dispatch(d)
 	}
 	if back := f.deliveries[n:]; len(back) > 0 {
-		r.e.metrics.attempts.WithLabelValues("returned").Add(float64(len(back)))
+		r.e.metrics.attempts.WithLabelValues(attemptReturned).Add(float64(len(back)))
 		r.e.cfg.Source.Return(r.hook, back)
 	}
 }
@@ -292,17 +292,17 @@ func (r *runner) finish(f finished) {
 		}
 	}
 	item := frame.SettleItem{Receipt: f.d.Receipt, Outcome: frame.OutcomeAck, Reason: record.String()}
-	result := "acked"
+	result := attemptAcked
 	switch {
 	case act == actAck:
 	case open && v == unwell:
 		// What fails while the circuit is open is the endpoint's fault, and uses up no attempt. It waits beyond the
 		// next probe, which then tries another message: one that an endpoint can't bear must not keep it closed.
 		item.Outcome, item.Delay = frame.OutcomePostpone, int64(max(r.breaker.until.Sub(now)*5/4, time.Second))
-		result = "postponed"
+		result = attemptPostponed
 	default:
 		item.Outcome, item.Delay = frame.OutcomeNack, int64(delay(&r.hook.Settings.Retry, f.d.Attempt, &f.a, rand.Float64()))
-		result = "failed"
+		result = attemptFailed
 	}
 	r.e.metrics.attempts.WithLabelValues(result).Inc()
 	r.pending = append(r.pending, Settlement{Partition: f.d.ID.Partition, Item: item})
@@ -312,7 +312,7 @@ func (r *runner) giveBack(f finished) {
 	if f.probe {
 		r.breaker.abandon()
 	}
-	r.e.metrics.attempts.WithLabelValues("returned").Inc()
+	r.e.metrics.attempts.WithLabelValues(attemptReturned).Inc()
 	r.e.cfg.Source.Return(r.hook, []Delivery{f.d})
 }
 
