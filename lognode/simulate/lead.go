@@ -234,7 +234,6 @@ func (p *partition) checkpoint(l *leadership) {
 	if l.machine.Pending()+l.book.Unwritten() > 0 && !p.place(l) {
 		return
 	}
-	l.checkpointed = l.sinceOpen
 	l.machine.At(p.now())
 	for _, body := range l.machine.Checkpoint(l.seg.Next(), checkpointPart, l.beside()...) {
 		data := mq.AppendRecord(make([]byte, mq.EntryHeaderSize), mq.KindCheckpoint, body)
@@ -245,6 +244,7 @@ func (p *partition) checkpoint(l *leadership) {
 		e.PutHeader(data)
 		p.send(l, &e, data)
 	}
+	l.checkpointed = l.sinceOpen
 }
 
 func (p *partition) acked(from mq.StoreID, a ackFrame) {

@@ -37,9 +37,13 @@ import (
 
 // Bounds. What happens at each is said where it is used.
 const (
-	// MaxCheckpoint is the most that the state of a partition may take in a checkpoint, by estimate (Size). At
-	// the bound no group is given fresh messages; those that are out already go on.
+	// MaxCheckpoint is what the state of a partition may take in a checkpoint, by estimate (Size). At the bound a group is
+	// given fresh messages only while what it has out takes less than its share, which is half of the bound divided by the groups
+	// that there are; what is out already goes on. So the most is about five times the bound, with groups that came, and
+	// filled their shares, one after the other.
 	MaxCheckpoint = 8 << 20
+	// MaxTexts is what the different reasons and consumers of that may take.
+	MaxTexts = MaxCheckpoint
 	// MaxReceive is the most messages in one grant and in one record about messages.
 	MaxReceive = mq.MaxBatchMessages
 	// MaxGroups is how many groups a partition takes; EnsureGroup refuses more.

@@ -112,7 +112,7 @@ func (g *group) explainReady(e *Explanation, h HeldMessage, q Question) {
 	case why == WhyPaused:
 		e.Because = "the group is paused"
 	case fresh && g.m.freshRoom(g) == 0 && g.seenCount() > 0:
-		e.Because = "the state of the partition's groups is full: settle what is out"
+		e.Because = "the state of the partition's groups is full, and this one has its share: settle what is out, remove or redrive dead letters"
 	case room == 0:
 		e.Because = fmt.Sprintf("max_in_flight is reached: %s leased", countOf(g.count[StateLeased]))
 	case g.laneFull(h.Lane):

@@ -25,7 +25,7 @@ type Window struct {
 // be given nothing fresh.
 func (m *Machine) Unseen(id mq.GroupID) (Window, bool) {
 	g := m.groups[id]
-	if g == nil || m.full || !g.unseen() {
+	if g == nil || g.full() || !g.unseen() {
 		return Window{}, false
 	}
 	return Window{Filter: g.Settings.Filter, From: g.lookFrom(), To: m.committed, version: g.Version, generation: g.generation}, true
@@ -96,7 +96,7 @@ func (g *group) unseen() bool {
 
 // looks says whether the filter should look ahead before n messages are handed out.
 func (g *group) looks(n int) bool {
-	return len(g.Settings.Filter) > 0 && !g.m.full && g.unseen() && uint64(g.count[StateReady])+g.seenCount() < uint64(n)
+	return len(g.Settings.Filter) > 0 && !g.full() && g.unseen() && uint64(g.count[StateReady])+g.seenCount() < uint64(n)
 }
 
 // limit is the offset from which on what is fresh may not be handed out.

@@ -131,6 +131,9 @@ func (m *Machine) removeGroup(id mq.GroupID) {
 	m.filters -= g.Settings.Filter.Size()
 	g.dropSnapshots()
 	delete(m.groups, id)
+	for _, g := range m.groups { // the shares of the others are larger now
+		m.touch(g)
+	}
 }
 
 // Operations of a group record. Numbers are stored.

@@ -98,6 +98,22 @@ type texts struct {
 
 const textOverhead = 4
 
+// What stands for a text that a leader does not keep, see Machine.kept.
+const (
+	otherReason   = "(not kept: the partition has too many different reasons)"
+	otherConsumer = "(one of very many)"
+)
+
+// kept is a text that a user wrote, cut to n bytes, or other where different ones take MaxTexts already: every message that
+// is out may have a reason of its own. It is the leader that decides so, and what it writes is what all have.
+func (m *Machine) kept(s string, n int, other string) string {
+	s = cut(s, n)
+	if m.texts.all[s] == nil && m.texts.bytes+len(s) > MaxTexts {
+		return other
+	}
+	return s
+}
+
 func (t *texts) take(s string) *text {
 	if s == "" {
 		return nil

@@ -92,7 +92,7 @@ func (m *Machine) Receive(now int64, r ReceiveRequest) (Grant, error) {
 		lease = int64(time.Duration(g.Settings.Lease))
 	}
 	d := delivered{group: g.ID, generation: g.generation, segment: m.segment, now: now, lease: lease,
-		counter: m.counter + 1, consumer: cut(r.Consumer, mq.MaxConsumerBytes)}
+		counter: m.counter + 1, consumer: m.kept(r.Consumer, mq.MaxConsumerBytes, otherConsumer)}
 	if g.keyed != nil {
 		var blocked bool
 		if out.Why, out.Need, blocked = m.prepare(g, n); blocked {
@@ -103,7 +103,7 @@ func (m *Machine) Receive(now int64, r ReceiveRequest) (Grant, error) {
 	out.Runs, out.MustCommit = m.pick(g, n)
 	out.MustCommit = out.MustCommit || mq.ByMembers(g.Settings.Mode)
 	if len(out.Runs) == 0 {
-		if m.full {
+		if g.full() {
 			out.Why = WhyFull
 		} else if g.unseen() {
 			out.Why = WhyUnseen
@@ -244,11 +244,27 @@ func (m *Machine) deliver(g *group, d *delivered) *grant {
 
 // freshRoom is how many of them may be given out before the state is at its bound.
 func (m *Machine) freshRoom(g *group) uint64 {
-	room := MaxCheckpoint - m.Size()
-	if room <= 0 {
+	if g.full() {
 		return 0
 	}
-	return min(g.seenCount(), uint64(room/sizeMessage+1))
+	return min(g.seenCount(), uint64(g.room()/sizeMessage+1))
+}
+
+// full says whether the group is given nothing fresh.
+func (g *group) full() bool { return g.room() <= 0 }
+
+// room is how many bytes more the messages may take that a group has out: what is left of MaxCheckpoint, and at least what its
+// share has left. Else one group that settles nothing, or has a heap of dead letters, would stop all the others.
+func (g *group) room() int {
+	left := MaxCheckpoint - g.m.Size()
+	if groups := len(g.m.groups); groups > 1 {
+		own := sizeMessage * len(g.out)
+		for l := range g.early {
+			own += sizeSpan * len(g.early[l].spans)
+		}
+		left = max(left, MaxCheckpoint/2/groups-own)
+	}
+	return left
 }
 
 // canGive is how many messages a receive without a limit would find.

@@ -29,7 +29,7 @@ type SettleItem struct {
 	Delay int64
 	// Lease of an Extend in nanoseconds from now, at most mq.MaxLease; 0 for the group's.
 	Lease int64
-	// Reason of anything but an Extend or Release, for the trace; cut at mq.MaxReasonBytes.
+	// Reason of anything but an Extend or Release, for the trace; cut at mq.MaxReasonBytes, and not kept beyond MaxTexts.
 	Reason string
 }
 
@@ -97,7 +97,7 @@ func (m *Machine) settle(now int64, it *SettleItem) SettleResult {
 		if state != StateLeased { // by an earlier call, or its lease ran out: it comes again as it is
 			return SettleResult{State: state}
 		}
-		until := m.postpone(g, now, off, attempt-1, f, it.Delay, cut(it.Reason, mq.MaxReasonBytes))
+		until := m.postpone(g, now, off, attempt-1, f, it.Delay, m.kept(it.Reason, mq.MaxReasonBytes, otherReason))
 		return SettleResult{State: StateWaiting, Until: until}
 	case Release:
 		if state == StateLeased { // else as for Postpone
@@ -111,7 +111,7 @@ func (m *Machine) settle(now int64, it *SettleItem) SettleResult {
 	if it.Outcome == Reject {
 		o = outDead
 	}
-	state, until := m.failed(g, now, off, attempt, f, o, it.Delay, cut(reason, mq.MaxReasonBytes))
+	state, until := m.failed(g, now, off, attempt, f, o, it.Delay, m.kept(reason, mq.MaxReasonBytes, otherReason))
 	if state == StateDead {
 		until = 0
 	}

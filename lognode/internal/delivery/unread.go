@@ -13,7 +13,7 @@ func (m *Machine) Unread(now int64, stream, delivery uint64, offsets []uint64, d
 		next, g := gr.sibling, gr.group // gr ends with its last message
 		for _, off := range offsets {
 			if x := g.out[off]; x != nil && x.grant == gr {
-				m.postpone(g, now, off, x.attempt-min(x.attempt, 1), x.fence, delay, cut(reason, mq.MaxReasonBytes))
+				m.postpone(g, now, off, x.attempt-min(x.attempt, 1), x.fence, delay, m.kept(reason, mq.MaxReasonBytes, otherReason))
 			}
 		}
 		gr = next

@@ -125,7 +125,6 @@ func (p *Partition) checkpoint(l *leadership) bool {
 	if l.records() > 0 && !p.place(l) {
 		return false
 	}
-	l.checkpointed = l.sinceOpen
 	l.machine.At(p.env.Clock.Now())
 	for _, body := range l.machine.Checkpoint(l.seg.Next(), checkpointPart, l.schedulesBeside()...) {
 		data := make([]byte, mq.EntryHeaderSize, mq.EntryHeaderSize+len(body)+16)
@@ -137,6 +136,7 @@ func (p *Partition) checkpoint(l *leadership) bool {
 		e.PutHeader(data)
 		p.send(l, &e, data)
 	}
+	l.checkpointed = l.sinceOpen // its own bytes are no reason for the next one
 	return true
 }
 

@@ -293,3 +293,20 @@ func TestLargeMessagesDoNotShareAnAnswer(t *testing.T) {
 		}
 	}
 }
+
+// What a checkpoint takes does not count as journal since the last one: a state that is larger than checkpointEvery would be
+// written again as soon as it is committed, for ever.
+func TestACheckpointIsNoReasonForTheNext(t *testing.T) {
+	t.Parallel()
+	o := newOne(t)
+	o.group(1, nil)
+	o.onPartition(func(l *leadership) {
+		before := l.sinceOpen
+		if !o.p.checkpoint(l) || l.sinceOpen == before {
+			t.Error("no checkpoint was made")
+		}
+		if since := l.sinceOpen - l.checkpointed; since != 0 {
+			t.Errorf("%d bytes since the checkpoint that was just made", since)
+		}
+	})
+}
