@@ -33,9 +33,9 @@ type Config struct {
 	// StallTimeout is how long a client that reads an answer or a stream may take nothing of it: beyond it the connection
 	// closes, and what was not written is given back.
 	StallTimeout time.Duration `help:"How long a client may read nothing of an answer." default:"15s"`
-	// Origins are patterns of hosts (path.Match, "*.example.com") whose pages may open WebSockets here, beside the
-	// gateway's own. Programs send no Origin and are not asked.
-	Origins []string `help:"Hosts (patterns) whose pages may open WebSockets, beside the gateway's own."`
+	// Origins are patterns of hosts (path.Match, "*.example.com") whose pages may send here what changes something, and open
+	// streams and WebSockets, beside the gateway's own. Programs send no Origin and are not asked.
+	Origins []string `help:"Hosts (patterns) whose pages may change things and open streams, beside the gateway's own."`
 	// MaxHeaderBytes bounds a request's headers as a whole: beyond it 431 and the connection closes.
 	MaxHeaderBytes int `help:"Bytes of a request's headers." default:"655360"`
 	// MaxBodyBytes bounds a batch's body, as sent and unpacked: beyond it 413.

@@ -67,6 +67,7 @@ func (g *Gateway) newEcho() *echo.Echo {
 // observed counts a route's calls and times them. The counters are looked up once per status, not per call.
 func (g *Gateway) observed(r route) echo.HandlerFunc {
 	seconds := g.metrics.seconds.WithLabelValues(r.method, r.path)
+	changes := r.changes()
 	answers := newStatusCounters(g.metrics.requests.MustCurryWith(prometheus.Labels{"method": r.method, "route": r.path}))
 	return func(c echo.Context) error {
 		start := time.Now()
@@ -77,6 +78,9 @@ func (g *Gateway) observed(r route) echo.HandlerFunc {
 		err := checkQuery(c.Request().URL, r.query)
 		if err == nil && strings.HasPrefix(r.path, "/v1/") {
 			err = g.hasMetadata()
+		}
+		if err == nil && changes {
+			err = g.checkOrigin(c.Request())
 		}
 		if err == nil {
 			err = r.handle(c)
