@@ -74,6 +74,7 @@ func (c *Coordinator) start(ctx, run, rule context.Context) (err error) {
 			c.log.Error("the view ended", "err", err)
 		}
 	})
+	c.done.Go(func() { c.etcd.keepHistory(run, c.log) })
 	c.bus = bus.Connect(c.view, c.cfg.Name, c.log)
 	c.entry, err = c.store.Register(ctx, meta.CoordinatorKey(c.cfg.Name),
 		meta.Coordinator{Name: c.cfg.Name, EtcdClient: c.cfg.EtcdClient, NATS: c.cfg.NATS}, c.cfg.LeaseTTL, nil)
