@@ -44,6 +44,9 @@ type Config struct {
 	MaxBuffered int64 `help:"Bytes of all bodies in memory at once." default:"536870912"`
 	// MaxWaiting bounds the long polls that wait at once: beyond it 503 overloaded.
 	MaxWaiting int `help:"Long polls that wait at once." default:"20000"`
+	// MaxPartitions bounds the partitions of all topics: a call that would make more is refused. Each costs memory and
+	// files on its nodes, and one request can ask for 1,024. Two gateways at once may exceed it by what both are making.
+	MaxPartitions int `help:"Partitions of all topics together." default:"20000"`
 	// LeaseTTL is how long after its end /gateways/<name> still names this gateway.
 	LeaseTTL time.Duration `help:"How long the cluster names this gateway after it vanished." default:"5s"`
 	// WebhooksAllowPrivate lets webhooks reach loopback and private addresses, if they too say allow_private. Who may
@@ -70,6 +73,7 @@ func DefaultConfig() Config {
 		MaxBodyBytes:   48 << 20,  // 32 MiB of messages as base64 in JSON, with names around them
 		MaxBuffered:    512 << 20,
 		MaxWaiting:     20_000,
+		MaxPartitions:  20_000,
 		LeaseTTL:       5 * time.Second,
 	}
 }
@@ -104,5 +108,6 @@ func (c *Config) Validate() error {
 	want(c.MaxBodyBytes >= 1<<10, "max body bytes: %d is less than 1024", c.MaxBodyBytes)
 	want(c.MaxBuffered >= c.MaxBodyBytes, "max buffered: %d is less than one body (%d)", c.MaxBuffered, c.MaxBodyBytes)
 	want(c.MaxWaiting >= 1, "max waiting: must be at least 1")
+	want(c.MaxPartitions >= 1, "max partitions: must be at least 1")
 	return errors.Join(errs...)
 }

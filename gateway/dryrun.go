@@ -97,7 +97,7 @@ func (g *Gateway) previewTopic(c echo.Context, name string, cond *precondition, 
 		if err := cond.onMissing("topic", name); err != nil {
 			return err
 		}
-		if err := g.archiveThere(false, &settings); err != nil {
+		if err := g.mayMake(&settings); err != nil {
 			return err
 		}
 		out.Created = true

@@ -22,7 +22,11 @@ func (g *Gateway) topicToPublish(ctx context.Context, name string) (meta.Topic, 
 		if !mqerr.Is(err, mqerr.TopicNotFound) || !g.cfg.AutoCreate {
 			return t, err
 		}
-		t, err = g.store.CreateTopic(ctx, name, mq.DefaultTopicSettings())
+		settings := mq.DefaultTopicSettings()
+		if err := g.roomForPartitions(settings.Partitions); err != nil {
+			return t, err
+		}
+		t, err = g.store.CreateTopic(ctx, name, settings)
 		if mqerr.Is(err, mqerr.AlreadyExists) {
 			return g.store.GetTopic(ctx, name)
 		}

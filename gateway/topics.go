@@ -70,7 +70,7 @@ func (g *Gateway) putTopic(ctx context.Context, name string, want mq.TopicSettin
 			if err := cond.onMissing("topic", name); err != nil {
 				return t, false, err
 			}
-			if err := g.archiveThere(false, &want); err != nil {
+			if err := g.mayMake(&want); err != nil {
 				return t, false, err
 			}
 			t, err = g.store.CreateTopic(ctx, name, want)
@@ -105,10 +105,31 @@ func (g *Gateway) checkChange(ctx context.Context, have meta.Topic, want *mq.Top
 	if err := g.archiveThere(have.Settings.Archive, want); err != nil {
 		return err
 	}
-	if want.Partitions > have.Settings.Partitions && !cond.moveKeys {
-		return g.keysStay(ctx, have)
+	if want.Partitions <= have.Settings.Partitions {
+		return nil
 	}
-	return nil
+	if err := g.roomForPartitions(want.Partitions - have.Settings.Partitions); err != nil || cond.moveKeys {
+		return err
+	}
+	return g.keysStay(ctx, have)
+}
+
+// mayMake refuses a new topic that the cluster can't have.
+func (g *Gateway) mayMake(want *mq.TopicSettings) error {
+	if err := g.roomForPartitions(want.Partitions); err != nil {
+		return err
+	}
+	return g.archiveThere(false, want)
+}
+
+// roomForPartitions refuses partitions beyond those that the cluster may have.
+func (g *Gateway) roomForPartitions(more uint32) error {
+	have := g.view.Partitions()
+	if have+int(more) <= g.cfg.MaxPartitions {
+		return nil
+	}
+	return &mqerr.Error{Code: mqerr.ValidationFailed, Detail: fmt.Sprintf("the cluster's topics have %d partitions, and %d more would exceed --max-partitions (%d)",
+		have, more, g.cfg.MaxPartitions), Fields: []mqerr.Field{{Pointer: "/partitions", Detail: "are too many for this cluster"}}}
 }
 
 // changeTopic gives a topic that was read the wanted settings, unless it changed meanwhile.

@@ -182,6 +182,18 @@ func (v *View) Topic(name string) (Topic, bool) {
 	return t, ok && !t.Deleted
 }
 
+// Partitions is how many all topics have together, as their settings say, but for those of deleted topics.
+func (v *View) Partitions() (n int) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for _, t := range v.data.topics {
+		if !t.Deleted {
+			n += int(t.Settings.Partitions)
+		}
+	}
+	return n
+}
+
 // TopicByID finds a topic by id, a deleted one too: look at Deleted. Of one that was deleted long ago nothing else is known.
 func (v *View) TopicByID(id mq.TopicID) (Topic, bool) {
 	v.mu.RLock()
