@@ -22,21 +22,13 @@ func (s *Store) GetGroup(ctx context.Context, topic mq.TopicID, name string) (Gr
 
 // OrderedByKey reads linearizably which groups of a topic order by key, by name: their keys must stay in their partitions.
 func (s *Store) OrderedByKey(ctx context.Context, topic mq.TopicID) ([]string, error) {
-	r, err := s.read(ctx, "reading the groups of a topic", groupsPrefix(topic), clientv3.WithPrefix())
-	if err != nil {
-		return nil, err
-	}
 	var out []string
-	for _, kv := range r.Kvs {
-		var g Group
-		if err := decode(kv, &g); err != nil {
-			return nil, err
-		}
-		if !g.Deleted && g.Settings.Ordering == mq.OrderingKey {
+	err := s.eachGroup(ctx, topic, func(g *Group) {
+		if g.Settings.Ordering == mq.OrderingKey {
 			out = append(out, g.Name)
 		}
-	}
-	return out, nil
+	})
+	return out, err
 }
 
 func (s *Store) readGroup(ctx context.Context, topic mq.TopicID, name string) (g Group, err error) {
@@ -45,7 +37,7 @@ func (s *Store) readGroup(ctx context.Context, topic mq.TopicID, name string) (g
 }
 
 // CreateGroup makes a group that is not started yet: AlreadyExists if one of this name lives, TopicNotFound
-// if the topic is deleted. The caller then tells every partition's leader (EnsureGroup) and calls MarkStarted.
+// if the topic is deleted, ValidationFailed if it has its most groups. The caller then tells every partition's leader (EnsureGroup) and calls MarkStarted.
 func (s *Store) CreateGroup(ctx context.Context, topic mq.TopicID, name string, settings mq.GroupSettings) (Group, error) {
 	id, err := s.NextID(ctx, GroupIDs)
 	if err != nil {
@@ -63,6 +55,9 @@ func (s *Store) CreateGroup(ctx context.Context, topic mq.TopicID, name string, 
 		if have.Revision != 0 && !have.Deleted {
 			return Group{}, mqerr.New(mqerr.AlreadyExists, "group %q of this topic", name)
 		}
+		if err := s.roomForGroup(ctx, topic); err != nil {
+			return Group{}, err
+		}
 		ok, err := s.putGroup(ctx, &want, have.Revision)
 		if ok {
 			return want, nil
@@ -72,6 +67,39 @@ func (s *Store) CreateGroup(ctx context.Context, topic mq.TopicID, name string, 
 		}
 	}
 	return Group{}, mqerr.New(mqerr.MetadataUnavailable, "creating group %q: no try in %d came through", name, maxSwaps)
+}
+
+// roomForGroup counts the groups of a topic that live. Whoever receives makes a group, of whatever name, and one that the leaders refuse
+// because they have their most would leave its key behind. Two that come at the bound at once may both find room: then
+// the leaders decide.
+func (s *Store) roomForGroup(ctx context.Context, topic mq.TopicID) error {
+	r, err := s.read(ctx, "counting groups", groupsPrefix(topic), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil || r.Count < mq.MaxGroups {
+		return err
+	}
+	live := 0
+	if err := s.eachGroup(ctx, topic, func(*Group) { live++ }); err != nil || live < mq.MaxGroups {
+		return err
+	}
+	return mqerr.New(mqerr.ValidationFailed, "the topic has %d groups, which is the most", live)
+}
+
+// eachGroup reads the groups of a topic linearizably and calls f with those that are not deleted, by name.
+func (s *Store) eachGroup(ctx context.Context, topic mq.TopicID, f func(*Group)) error {
+	r, err := s.read(ctx, "reading the groups of a topic", groupsPrefix(topic), clientv3.WithPrefix())
+	if err != nil {
+		return err
+	}
+	for _, kv := range r.Kvs {
+		var g Group
+		if err := decode(kv, &g); err != nil {
+			return err
+		}
+		if !g.Deleted {
+			f(&g)
+		}
+	}
+	return nil
 }
 
 // putGroup writes g if its key is at revision and the topic is not deleted, and sets g.Revision.

@@ -3,6 +3,8 @@ package meta
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -258,5 +260,43 @@ func TestConnectReportsEtcdThatIsAway(t *testing.T) {
 	wantCode(t, "reading", s.Alive(over), mqerr.MetadataUnavailable)
 	if _, err := Connect(ctx, nil, quiet()); err == nil {
 		t.Error("no endpoints are taken")
+	}
+}
+
+// A topic has its most groups, whoever asks for one more; deleted ones make room.
+func TestGroupsOfATopicAreBounded(t *testing.T) {
+	s, ctx := testStore(t)
+	var ops []clientv3.Op
+	put := func(name string, deleted bool) {
+		value, err := encode(Group{ID: mq.GroupID(len(ops) + 1), Topic: 1, Name: name, Version: 1, Deleted: deleted})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ops = append(ops, clientv3.OpPut(groupKey(1, name), value))
+	}
+	for i := range mq.MaxGroups {
+		put(fmt.Sprintf("g%d", i), false)
+		put(fmt.Sprintf("gone%d", i), true)
+	}
+	for ops := range slices.Chunk(ops, 100) {
+		if ok, _, err := s.commit(ctx, "test", nil, ops...); !ok || err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := s.CreateGroup(ctx, 1, "one-more", mq.DefaultGroupSettings())
+	wantCode(t, "one more than the most", err, mqerr.ValidationFailed)
+	if r, err := s.get(ctx, groupKey(1, "one-more"), &Group{}); r != 0 || err != nil {
+		t.Errorf("its key is there: %d %v", r, err)
+	}
+	_, err = s.CreateGroup(ctx, 1, "g7", mq.DefaultGroupSettings())
+	wantCode(t, "one that is there", err, mqerr.AlreadyExists)
+	if _, err := s.CreateGroup(ctx, 2, "one-more", mq.DefaultGroupSettings()); err != nil {
+		t.Errorf("in another topic: %v", err)
+	}
+	if _, err := s.DeleteGroup(ctx, 1, "g7", 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CreateGroup(ctx, 1, "one-more", mq.DefaultGroupSettings()); err != nil {
+		t.Errorf("after one was deleted: %v", err)
 	}
 }

@@ -158,6 +158,7 @@ func ByMembers(mode string) bool { return mode == ModeAssigned || mode == ModePu
 
 // Bounds of members of assigned groups.
 const (
+	MaxGroups        = 1000 // of a topic
 	MaxMembers       = 1000 // in a group
 	MinMemberTTL     = 2 * time.Second
 	MaxMemberTTL     = 5 * time.Minute

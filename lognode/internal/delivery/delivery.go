@@ -47,7 +47,7 @@ const (
 	// MaxReceive is the most messages in one grant and in one record about messages.
 	MaxReceive = mq.MaxBatchMessages
 	// MaxGroups is how many groups a partition takes; EnsureGroup refuses more.
-	MaxGroups = 1000
+	MaxGroups = mq.MaxGroups
 	// fireBudget is how many messages one Fire handles before it lets the partition do something else: it
 	// arms a timer that is due at once for the rest.
 	fireBudget = 10_000
