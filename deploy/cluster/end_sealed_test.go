@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/splashdam/splashdam/gateway"
 	"github.com/splashdam/splashdam/lognode"
 )
 
@@ -18,8 +17,7 @@ func TestEndSealedSegmentsAreReadWithoutALeader(t *testing.T) {
 	c := start(t, Options{Nodes: 3, CoordinatorConfig: nobodyIsLost,
 		NodeConfig: func(_ int, cfg *lognode.Config) { // leases that a busy machine does not lose: nothing is sealed by itself
 			cfg.BallastBytes, cfg.VolumeBytes, cfg.LeaseTTL = 1<<20, 32<<20, 30*time.Second
-		},
-		GatewayConfig: func(_ int, cfg *gateway.Config) { cfg.RequestTimeout = 4 * time.Second }})
+		}})
 	one := via(t, c, 1)
 	one.topic("past", `{"partitions":1,"replicas":3}`)
 	before := time.Now()

@@ -89,9 +89,9 @@ func leaseRunsOut(t *testing.T, c *Cluster) {
 func extendKeeps(t *testing.T, c *Cluster) {
 	one := via(t, c, 1)
 	one.publish("extended", "v")
-	got := one.receiveN("extended", "g", 1, "lease=1s")
+	got := one.receiveN("extended", "g", 1, "lease=5s")
 	one.settle("extend", got, `,"lease":"1h"`)
-	if again := one.receive("extended", "g", "wait=2s"); len(again) != 0 {
+	if again := one.receive("extended", "g", "wait=6s"); len(again) != 0 {
 		t.Errorf("its lease is an hour now, and it came again: %+v", again)
 	}
 	one.settle("ack", got, "")

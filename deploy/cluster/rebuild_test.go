@@ -101,9 +101,13 @@ func TestEndRebuildMetadata(t *testing.T) {
 func TestEndOldMetadataIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	recover := ""
+	recover, refused := "", false
 	options := Options{Dir: dir, Nodes: 3, CoordinatorConfig: func(_ int, cfg *coordinator.Config) { cfg.RecoverCluster = recover },
-		GatewayConfig: func(_ int, cfg *gateway.Config) { cfg.RequestTimeout = 2 * time.Second }}
+		GatewayConfig: func(_ int, cfg *gateway.Config) {
+			if refused { // however long one waits
+				cfg.RequestTimeout = 2 * time.Second
+			}
+		}}
 	run := func(use func(c *Cluster, one caller)) {
 		c, err := Start(ctxFor(t), options)
 		must(t, err)
@@ -121,6 +125,7 @@ func TestEndOldMetadataIsRefused(t *testing.T) {
 	run(func(_ *Cluster, one caller) { publishAnyway(t, one, "back", "v-1") })
 	must(t, os.RemoveAll(data))
 	must(t, os.Rename(old, data))
+	refused = true
 	run(func(c *Cluster, one caller) {
 		one.untilStatus(503, "POST", "/v1/topics/back/messages", "never") // or 504, where a busy machine does not answer in time
 		if n := gauge(t, c, "splashdam_partition_metadata_behind"); n == 0 {
@@ -128,7 +133,7 @@ func TestEndOldMetadataIsRefused(t *testing.T) {
 		}
 	})
 	must(t, os.RemoveAll(data))
-	recover = cluster.ID
+	recover, refused = cluster.ID, false
 	run(func(_ *Cluster, one caller) {
 		one.call(200, "POST", "/v1/cluster/rebuild-metadata", "", nil)
 		publishAnyway(t, one, "back", "v-2")

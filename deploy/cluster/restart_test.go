@@ -30,7 +30,7 @@ func history(t *testing.T, one caller, topic string) (acked []string, out []mess
 	got := one.receiveN(topic, "g", 10, "")
 	one.settle("ack", got[:5], "")
 	one.settle("nack", got[5:], `,"delay":"0s"`)
-	out = one.receiveN(topic, "g", 5, "lease=2s")
+	out = one.receiveN(topic, "g", 5, "lease=5s")
 	for _, m := range out {
 		if m.Attempt != 2 {
 			t.Errorf("%s: attempt %d after one nack", m.Value, m.Attempt)
