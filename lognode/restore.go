@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/splashdam/splashdam/lognode/internal/store"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
@@ -22,6 +23,31 @@ type attempt struct {
 	tries int
 }
 
+// unended is what damagedOpen needs of the store.
+type unended interface {
+	Unended() []store.SegmentInfo
+	Damages() uint64
+}
+
+// damagedOpen lists the damaged copies of which no end is decided. A copy becomes one at the start or when a read finds it
+// damaged: while there are none and no read has found anything, the store, which may hold ten thousand, is not gone through.
+type damagedOpen struct {
+	store unended
+	known bool   // it has been listed once
+	found uint64 // Damages before the last list
+	last  int    // how many it held
+}
+
+func (d *damagedOpen) list() []store.SegmentInfo {
+	found := d.store.Damages()
+	if d.known && d.last == 0 && found == d.found {
+		return nil
+	}
+	out := d.store.Unended()
+	d.known, d.found, d.last = true, found, len(out)
+	return out
+}
+
 // restore makes damaged copies of open segments what they were, one at a time and without a rate: their partitions wait for it, if
 // too few whole ones answer. See replica.Restore.
 func (n *Node) restore() {
@@ -29,6 +55,7 @@ func (n *Node) restore() {
 	tick := time.NewTicker(restoreEvery)
 	defer tick.Stop()
 	attempts := map[mq.SegmentID]attempt{}
+	damaged := damagedOpen{store: n.store}
 	for {
 		select {
 		case <-tick.C:
@@ -37,7 +64,7 @@ func (n *Node) restore() {
 		}
 		was := attempts
 		attempts = map[mq.SegmentID]attempt{}
-		for _, info := range n.store.Unended() {
+		for _, info := range damaged.list() {
 			id := info.Segment.ID
 			h, ok := n.view.Head(info.Segment.Partition)
 			if !ok || h.Open == nil || h.Open.ID != id {

@@ -155,7 +155,16 @@ func (s *Store) Ended() []SegmentInfo {
 func (s *Store) list(wanted func(*segment) bool) []SegmentInfo {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	list := make([]SegmentInfo, 0, len(s.segments))
+	count := 0
+	for _, g := range s.segments {
+		if wanted(g) {
+			count++
+		}
+	}
+	if count == 0 {
+		return nil // as mostly, of ten thousand, for who looks at the damaged ones
+	}
+	list := make([]SegmentInfo, 0, count)
 	for _, g := range s.segments {
 		if wanted(g) {
 			list = append(list, g.info())
