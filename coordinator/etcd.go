@@ -18,6 +18,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
+
+	"github.com/splashdam/splashdam/shared/meta"
 )
 
 // etcd is this coordinator's member, in this process.
@@ -74,6 +76,7 @@ func etcdConfig(c *Config, log *bridge) (*embed.Config, error) {
 	e.AutoCompactionMode, e.AutoCompactionRetention = "periodic", "1h"
 	e.QuotaBackendBytes = quota
 	e.EnableGRPCGateway = false
+	e.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.InitialWindowSize(meta.StreamWindow), grpc.InitialConnWindowSize(meta.ConnWindow)}
 	e.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(log))
 	return e, nil
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/splashdam/splashdam/gateway/internal/replay"
+	"github.com/splashdam/splashdam/shared/beat"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -54,8 +55,15 @@ type exportPause struct {
 // exportDead exports until ctx ends.
 func (g *Gateway) exportDead(ctx context.Context) {
 	x := exporter{g: g, pauses: map[exportPlace]exportPause{}}
-	for pause(ctx, exportEvery) && !g.isDraining() {
-		x.look(ctx, time.Now())
+	tick := beat.NewTicker(exportEvery)
+	defer tick.Stop()
+	for !g.isDraining() {
+		select {
+		case now := <-tick.C:
+			x.look(ctx, now)
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

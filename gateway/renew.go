@@ -81,13 +81,18 @@ func (r *renewals) hear(m meta.Member) (leave func()) {
 
 // run renews until ctx ends.
 func (r *renewals) run(ctx context.Context) {
-	tick := time.NewTicker(renewEvery)
+	tick := time.NewTimer(renewEvery)
 	defer tick.Stop()
 	for {
+		var look <-chan time.Time // who comes to where nobody is kicks
+		if r.any() {
+			tick.Reset(renewEvery)
+			look = tick.C
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-look:
 		case <-r.kick:
 		}
 		var calls errgroup.Group
@@ -100,6 +105,13 @@ func (r *renewals) run(ctx context.Context) {
 		}
 		_ = calls.Wait() // none of them fails
 	}
+}
+
+// any says whether somebody was heard of lately.
+func (r *renewals) any() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.all) > 0
 }
 
 // due are the members to renew now. Those that have not been heard of here for long are forgotten.

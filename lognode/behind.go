@@ -11,7 +11,7 @@ import (
 
 const (
 	// silenceEvery is how often a node looks who has fallen silent.
-	silenceEvery = 500 * time.Millisecond
+	silenceEvery = 400 * time.Millisecond
 	// silentLong is how long a follower may be silent before another node takes its place, silentMost where a leader is
 	// not heard by a quorum meanwhile: it can commit nothing, so that there is nothing to wait for.
 	silentLong = 10 * time.Second

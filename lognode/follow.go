@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/splashdam/splashdam/shared/beat"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -18,7 +19,7 @@ func (n *Node) follow() {
 	feed := n.view.FollowHeads(followAll)
 	defer feed.Close()
 	seen := map[mq.PartitionID]int64{}
-	complain := time.NewTicker(staleGrace)
+	complain := beat.NewTicker(staleGrace)
 	defer complain.Stop()
 	for {
 		n.peers.update(n.view.Nodes())
@@ -90,7 +91,7 @@ type tidied struct {
 // tidy removes the segments of deleted topics and segments that this node need not hold (rule R5), and has leaders
 // look at retention.
 func (n *Node) tidy() {
-	tick := time.NewTicker(tidyEvery)
+	tick := beat.NewTicker(tidyEvery)
 	defer tick.Stop()
 	was := tidied{unnamed: map[mq.SegmentID]time.Time{}}
 	for {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/splashdam/splashdam/shared/beat"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
@@ -26,7 +27,7 @@ const (
 func (n *Node) deriveFooters() {
 	limit := rate.NewLimiter(footerBytes, 4*footerBytes)
 	taken := func(ctx context.Context, bytes int) error { return limit.WaitN(ctx, min(bytes, 4*footerBytes)) }
-	tick := time.NewTicker(footersEvery)
+	tick := beat.NewTicker(footersEvery)
 	defer tick.Stop()
 	whole := map[mq.SegmentID]bool{} // bounded by the segments that are here
 	again := time.Now().Add(footersAgain)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/splashdam/splashdam/lognode/internal/clocks"
+	"github.com/splashdam/splashdam/shared/beat"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/link"
 	"github.com/splashdam/splashdam/shared/meta"
@@ -23,7 +24,7 @@ import (
 
 const (
 	// heartbeat is how often each side of a stream between nodes says something.
-	heartbeat = 200 * time.Millisecond
+	heartbeat = beat.Base
 	// tellEvery is how often a gateway is told the time by which this node decides.
 	tellEvery = 5 * time.Second
 	// redial is how long a node waits before it opens a stream that ended again.
@@ -167,7 +168,7 @@ func (ps *peers) run(ctx context.Context, p *peer) error {
 	s := link.NewStream(t)
 	heard := ps.clock(p.node.Store)
 	up := false
-	stop := beat(s, heartbeat, wallClock, always)
+	stop := tell(s, heartbeat, wallClock, always)
 	err = s.Run(func(ft frame.Type, _ uint64, body []byte) error {
 		heard.Store(int64(time.Since(ps.began)))
 		if !up {
@@ -225,9 +226,9 @@ func (ps *peers) each(f func(partitionEvents)) {
 	}
 }
 
-// beat tells a clock (Unix nanoseconds) at once and then that often until the stream ends or stop is called, which waits for it. All
-// streams say it at the same moments by the machine's clock: an idle process is woken once for all of them. It begins once known is closed.
-func beat(s *link.Stream, every time.Duration, clock func() int64, known <-chan struct{}) (stop func()) {
+// tell tells a clock (Unix nanoseconds) at once and then that often until the stream ends or stop is called, which waits for it. It begins
+// once known is closed.
+func tell(s *link.Stream, every time.Duration, clock func() int64, known <-chan struct{}) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -236,7 +237,7 @@ func beat(s *link.Stream, every time.Duration, clock func() int64, known <-chan 
 		case <-quit:
 			return
 		}
-		next := time.NewTimer(untilBeat(time.Now(), every))
+		next := beat.NewTicker(every)
 		defer next.Stop()
 		for {
 			if err := s.Put(frame.TypeStatus, 0, &frame.Status{Clock: clock()}); errors.Is(err, link.ErrClosed) {
@@ -244,7 +245,6 @@ func beat(s *link.Stream, every time.Duration, clock func() int64, known <-chan 
 			}
 			select {
 			case <-next.C:
-				next.Reset(untilBeat(time.Now(), every))
 			case <-quit:
 				return
 			}
@@ -261,15 +261,6 @@ var always = func() <-chan struct{} { c := make(chan struct{}); close(c); return
 
 // wallClock is what the machine's clock says, Unix nanoseconds.
 func wallClock() int64 { return time.Now().UnixNano() }
-
-// untilBeat is how long it is until the next beat: until the clock's next multiple of every that is not too near.
-func untilBeat(now time.Time, every time.Duration) time.Duration {
-	wait := every - time.Duration(now.UnixNano())%every
-	if wait < every/2 {
-		wait += every
-	}
-	return wait
-}
 
 func (p *peer) set(s *link.Stream) {
 	p.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/splashdam/splashdam/lognode/internal/replica"
+	"github.com/splashdam/splashdam/shared/beat"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
@@ -26,7 +27,7 @@ const (
 func (n *Node) repair() {
 	limit := rate.NewLimiter(repairBytes, 4*repairBytes)
 	taken := func(ctx context.Context, bytes int) error { return limit.WaitN(ctx, min(bytes, 4*repairBytes)) }
-	tick := time.NewTicker(repairLast)
+	tick := beat.NewTicker(repairLast)
 	defer tick.Stop()
 	feed := n.view.FollowHeads(repairAll)
 	defer feed.Close()
@@ -152,7 +153,7 @@ func (n *Node) copyAtOnce() {
 	feed := n.view.FollowHeads(followAll)
 	defer feed.Close()
 	lacking := map[mq.PartitionID]bool{}
-	tick := time.NewTicker(repairLast) // what could not be copied when the word came
+	tick := beat.NewTicker(repairLast) // what could not be copied when the word came
 	defer tick.Stop()
 	for {
 		look := false

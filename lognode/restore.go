@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/store"
+	"github.com/splashdam/splashdam/shared/beat"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
@@ -52,7 +53,7 @@ func (d *damagedOpen) list() []store.SegmentInfo {
 // too few whole ones answer. See replica.Restore.
 func (n *Node) restore() {
 	unlimited := func(context.Context, int) error { return nil }
-	tick := time.NewTicker(restoreEvery)
+	tick := beat.NewTicker(restoreEvery)
 	defer tick.Stop()
 	attempts := map[mq.SegmentID]attempt{}
 	damaged := damagedOpen{store: n.store}

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/slow"
+	"github.com/splashdam/splashdam/shared/beat"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
 const (
 	// spaceEvery is how often the disk's room is compared with what the registration says.
-	spaceEvery = 500 * time.Millisecond
+	spaceEvery = 600 * time.Millisecond
 	// learnEvery is how often the clock is compared with those of others before it is known; they say something every 200 ms.
 	learnEvery = 50 * time.Millisecond
 	// spaceRest is how long a disk must have had room again before the node takes new segments.
@@ -54,7 +55,7 @@ func (n *Node) register(ctx context.Context) (*standing, error) {
 
 // watchSpace owns value until it ends.
 func (s *standing) watchSpace(ctx context.Context) {
-	tick := time.NewTicker(spaceEvery)
+	tick := beat.NewTicker(spaceEvery)
 	defer tick.Stop()
 	var room time.Time // since when there is room while the registration says otherwise
 	right := s.learnClock(ctx)

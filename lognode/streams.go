@@ -54,7 +54,7 @@ func (s *server) Peer(t mqpb.LogNode_PeerServer) error {
 	ack := func(a frame.Ack) {
 		_ = stream.Put(frame.TypeAcks, 0, &frame.Acks{Clock: time.Now().UnixNano(), Acks: []frame.Ack{a}})
 	}
-	stop := beat(stream, heartbeat, wallClock, always)
+	stop := tell(stream, heartbeat, wallClock, always)
 	defer stop()
 	return n.runUntil(t.Context(), stream, func(ft frame.Type, _ uint64, body []byte) error {
 		heard.Store(int64(time.Since(n.peers.began)))
@@ -139,7 +139,7 @@ func (s *server) Gateway(t mqpb.LogNode_GatewayServer) error {
 	id := n.streams
 	n.mu.Unlock()
 	g := &gatewayStream{node: n, stream: link.NewStream(t), id: id, receipts: mq.NewReceiptVerifier(n.view.Secret)}
-	stop := beat(g.stream, tellEvery, n.env.Clock.Now, n.env.Clock.Known())
+	stop := tell(g.stream, tellEvery, n.env.Clock.Now, n.env.Clock.Known())
 	defer stop()
 	err := n.runUntil(t.Context(), g.stream, g.handle)
 	for _, p := range n.all() {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/splashdam/splashdam/shared/beat"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -30,6 +31,10 @@ type wants struct {
 
 // reportAll is how often a node looks for something to report although nothing woke it.
 const reportAll = time.Minute
+
+// reportRest is how long a report that asks for nothing is kept before its lease is given back. A lease costs calls every second, a new one
+// a moment when there is something to ask again.
+const reportRest = 30 * time.Second
 
 // openingLong is how long an opening must last before the controller hears of it: most are over sooner.
 const openingLong = 500 * time.Millisecond
@@ -98,14 +103,19 @@ func (w *wants) run() {
 	changes, cancel := w.n.view.Subscribe()
 	defer cancel()
 	said, silent := "", ""
-	tick := time.NewTicker(silenceEvery)
+	tick := beat.NewTicker(silenceEvery)
 	defer tick.Stop()
 	all := time.Now().Add(reportAll)
+	var rest time.Time // until when an empty report is kept
 	for {
 		select {
 		case <-w.wake:
 		case <-changes:
 		case now := <-tick.C: // who falls silent makes no sound
+			if lease != nil && said == "" && now.After(rest) {
+				lease.Close()
+				lease = nil
+			}
 			was := silent
 			if silent = w.n.peers.silence(now); silent == was && now.Before(all) {
 				continue
@@ -127,7 +137,7 @@ func (w *wants) run() {
 			w.n.log.Warn("the report to the controller could not be written", "err", err)
 			w.again()
 		} else {
-			said = text
+			said, rest = text, time.Now().Add(reportRest)
 			w.n.bus.Look("report of " + w.n.cfg.Name)
 		}
 		if !w.pause(time.Second) {

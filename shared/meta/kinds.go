@@ -25,6 +25,8 @@ type kind struct {
 	seen  int64
 	// heard is when etcd last said something of the prefix, be it that nothing is new. Guarded by View.mu.
 	heard time.Time
+	// watched is while a watch listens, which etcd should tell something now and then. Guarded by View.mu.
+	watched bool
 	// patience is how long a list waits for an answer. The goroutine that follows the prefix owns it.
 	patience time.Duration
 }

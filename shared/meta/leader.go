@@ -9,6 +9,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/splashdam/splashdam/shared/beat"
 )
 
 // Lead campaigns for the controller's lease under name and calls lead whenever it is won, with a context
@@ -159,7 +161,7 @@ func (s *Store) reign(ctx context.Context, lease clientv3.LeaseID, renewed time.
 		defer close(done)
 		lead(led)
 	}()
-	tick := time.NewTicker(ttl / 4)
+	tick := beat.NewTicker(beat.Below(ttl / 4))
 	defer tick.Stop()
 loop:
 	for {

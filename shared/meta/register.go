@@ -10,6 +10,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/splashdam/splashdam/shared/beat"
 )
 
 // Registration keeps a leased key alive. A lease that is lost (late keepalives, etcd's trouble) is never
@@ -57,7 +59,7 @@ type update struct {
 // What an earlier run of the same process has left is replaced. What somebody else has is waited for as long as its lease lives
 // without a sign of life; if there is one, two processes have one name, and that is the error.
 //
-// gate, if not nil, is called before each keepalive (three in a ttl) with a context of a third of the ttl,
+// gate, if not nil, is called before each keepalive (three in a ttl, or a little more often) with a context of a third of the ttl,
 // and must return when that ends: while it fails no keepalive is sent and the lease runs out, so a node whose disk
 // stalls loses its registration though its process lives (museum 4). At first the gate is waited for; an error of it that is
 // not context.DeadlineExceeded is Register's.
@@ -137,8 +139,7 @@ func (r *Registration) leave() {
 }
 
 func (r *Registration) run(ctx context.Context) {
-	every := r.ttl / 3
-	tick := time.NewTicker(every)
+	tick := beat.NewTicker(beat.Below(r.ttl / 3))
 	defer tick.Stop()
 	for {
 		select {

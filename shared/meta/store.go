@@ -27,6 +27,13 @@ const callTimeout = 5 * time.Second
 // maxSwaps bounds the compare-and-swap loops: under contention that lasts, the caller gets an error.
 const maxSwaps = 16
 
+// Windows of the connections to etcd, in bytes: what a stream and what a connection may send ahead. They are fixed, because gRPC
+// measures the way for windows that grow, with a ping at nearly every message of such quiet connections.
+const (
+	StreamWindow = 4 << 20
+	ConnWindow   = 16 << 20
+)
+
 // Store reads and writes the cluster's keys. Safe for use by many goroutines.
 //
 // Errors carry a code of mqerr: MetadataUnavailable when etcd can't be reached or does not answer (the
@@ -53,8 +60,9 @@ func Connect(ctx context.Context, endpoints []string, log *slog.Logger, options 
 		DialTimeout:          0, // do not block
 		DialKeepAliveTime:    10 * time.Second,
 		DialKeepAliveTimeout: 3 * time.Second,
-		DialOptions:          options,
-		Logger:               zap.NewNop(), // every failure comes back as an error
+		DialOptions: append([]grpc.DialOption{grpc.WithInitialWindowSize(StreamWindow), grpc.WithInitialConnWindowSize(ConnWindow)},
+			options...),
+		Logger: zap.NewNop(), // every failure comes back as an error
 	})
 	if err != nil {
 		return nil, fmt.Errorf("meta: etcd client for %v: %w", endpoints, err)

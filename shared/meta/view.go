@@ -23,7 +23,7 @@ type View struct {
 	recheck time.Duration
 	// sayEvery is how often WaitReady says that it waits.
 	sayEvery time.Duration
-	stream   atomic.Uint64 // number of the stream that watches are on; see onStream
+	stream   atomic.Pointer[stream] // that watches are on
 
 	ready chan struct{} // closed when every prefix was listed once
 
@@ -84,6 +84,7 @@ func NewView(s *Store, log *slog.Logger, options ...ViewOption) *View {
 			groupRefs: map[mq.GroupID]groupRef{}, topicGroups: map[mq.TopicID]map[string]struct{}{}, secrets: map[uint32][]byte{},
 		},
 	}
+	v.stream.Store(&stream{over: make(chan struct{})})
 	v.kinds = v.data.kinds()
 	for _, o := range options {
 		o(v)

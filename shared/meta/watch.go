@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/splashdam/splashdam/shared/beat"
 )
 
 const (
@@ -48,11 +51,31 @@ func (v *View) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// askProgress asks for a sign of life on the watches, which all are on one stream, again and again.
+// stream is what all watches of a view are on: the client puts watches with equal metadata on one, and a stream goes
+// to one member.
+type stream struct {
+	number uint64
+	over   chan struct{} // closed when it says nothing any more, so that its watches go to the next one
+}
+
+// on is a context for watches on the stream.
+func (s *stream) on(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx), "splashdam-stream", strconv.FormatUint(s.number, 10))
+}
+
+// askProgress asks for a sign of life on the watches again and again, and takes all of them to another stream when one of them
+// was told nothing for too long.
 func (v *View) askProgress(ctx context.Context) {
-	for ctx.Err() == nil {
-		wait(ctx, askEvery)
-		call, cancel := context.WithTimeout(v.onStream(ctx, v.stream.Load()), askEvery)
+	tick := beat.NewTicker(askEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			v.leaveSilent(now)
+		case <-ctx.Done():
+			return
+		}
+		call, cancel := context.WithTimeout(v.stream.Load().on(ctx), askEvery)
 		if err := v.s.c.RequestProgress(call); err != nil && ctx.Err() == nil {
 			v.log.Debug("etcd could not be asked for progress", "err", err)
 		}
@@ -60,10 +83,22 @@ func (v *View) askProgress(ctx context.Context) {
 	}
 }
 
-// onStream is a context for watches on the stream with a number. The client puts watches with equal metadata on
-// one stream, and a stream goes to one member.
-func (v *View) onStream(ctx context.Context, number uint64) context.Context {
-	return metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx), "splashdam-stream", strconv.FormatUint(number, 10))
+// leaveSilent begins another stream if a watch on this one was told nothing for too long.
+func (v *View) leaveSilent(now time.Time) {
+	v.mu.RLock()
+	silent := slices.ContainsFunc(v.kinds, func(k *kind) bool { return k.watched && now.Sub(k.heard) > maxSilence })
+	v.mu.RUnlock()
+	if s := v.stream.Load(); silent {
+		v.stream.Store(&stream{number: s.number + 1, over: make(chan struct{})})
+		close(s.over)
+	}
+}
+
+// listens notes that a watch of a prefix listens from now on, or does not. What it starts from was just heard.
+func (v *View) listens(k *kind, does bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	k.watched = does
 }
 
 func (v *View) follow(ctx context.Context, k *kind) {
@@ -198,11 +233,12 @@ func (v *View) apply(k *kind, kv *mvccpb.KeyValue) bool {
 func (v *View) watch(ctx context.Context, k *kind, revision int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the watch at the server too
-	stream, heard := v.stream.Load(), time.Now()
-	events := v.s.c.Watch(v.onStream(ctx, stream), k.prefix, append(k.options(), clientv3.WithRev(revision+1))...)
-	check, look := time.NewTicker(v.recheck), time.NewTicker(askEvery)
+	stream := v.stream.Load()
+	v.listens(k, true)
+	defer v.listens(k, false)
+	events := v.s.c.Watch(stream.on(ctx), k.prefix, append(k.options(), clientv3.WithRev(revision+1))...)
+	check := time.NewTicker(v.recheck)
 	defer check.Stop()
-	defer look.Stop()
 	for {
 		select {
 		case r, ok := <-events:
@@ -212,17 +248,15 @@ func (v *View) watch(ctx context.Context, k *kind, revision int64) error {
 			if err := r.Err(); err != nil {
 				return err // also a compaction: the list that follows skips what was compacted
 			}
-			heard = time.Now()
 			v.take(k, r.Events)
-		case <-look.C:
-			if time.Since(heard) > maxSilence {
-				v.stream.CompareAndSwap(stream, stream+1) // the first to notice takes all to another stream
-				return fmt.Errorf("the watch said nothing for %s", maxSilence)
-			}
+		case <-stream.over:
+			return fmt.Errorf("etcd said nothing on the watches for %s", maxSilence)
 		case <-check.C:
+			v.listens(k, false) // meanwhile
 			if err := v.check(ctx, k); err != nil {
 				return err
 			}
+			v.listens(k, true)
 		}
 	}
 }

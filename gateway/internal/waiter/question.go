@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/splashdam/splashdam/shared/beat"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/mq"
 	"github.com/splashdam/splashdam/shared/mqerr"
@@ -25,7 +26,7 @@ func (m *Manager) Run(ctx context.Context) {
 	var asks asks
 	defer asks.Wait()
 	defer m.unsubscribe()
-	tick := time.NewTicker(askEvery)
+	tick := beat.NewTicker(askEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -35,7 +36,9 @@ func (m *Manager) Run(ctx context.Context) {
 			m.sweep(now)
 		case <-m.kick:
 		}
-		m.ask(ctx, &asks)
+		if !m.ask(ctx, &asks) {
+			continue
+		}
 		gap := time.NewTimer(askGap)
 		select {
 		case <-gap.C:
@@ -53,8 +56,8 @@ type asks struct {
 	busy map[string]bool
 }
 
-// ask sends one question to each node that leads something that is waited for.
-func (m *Manager) ask(ctx context.Context, a *asks) {
+// ask sends one question to each node that leads something that is waited for, and says whether there is one.
+func (m *Manager) ask(ctx context.Context, a *asks) bool {
 	interest := m.interest()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,6 +78,7 @@ func (m *Manager) ask(ctx context.Context, a *asks) {
 			a.mu.Unlock()
 		}()
 	}
+	return len(interest) > 0
 }
 
 // interest is what anybody waits for, by the node that leads it.

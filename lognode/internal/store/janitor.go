@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sort"
 	"time"
+
+	"github.com/splashdam/splashdam/shared/beat"
 )
 
 // roll makes the next volume the active one when the active one is full, or with force. It is the
@@ -57,7 +59,7 @@ const janitorEvery = 10 * time.Second
 // janitorLoop looks after the volumes beside the committer's way. Its failures stop the store only where
 // entries are at stake.
 func (s *Store) janitorLoop() {
-	tick := time.NewTicker(janitorEvery)
+	tick := beat.NewTicker(janitorEvery)
 	defer tick.Stop()
 	for {
 		select {
