@@ -167,6 +167,8 @@ func (l *leader) frame(s *link.Stream, t frame.Type, id uint64, body []byte, min
 	var err error
 	do := func() error { return nil }
 	switch t {
+	case frame.TypeStatus:
+		return s.Put(frame.TypeStatus, 0, &frame.Status{})
 	case frame.TypeAppend:
 		var f frame.Append
 		err = f.Parse(body)

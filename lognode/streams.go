@@ -158,6 +158,16 @@ type gatewayStream struct {
 	forged   refusals
 }
 
+// knownClock is the time by which this node decides, Unix nanoseconds, or 0 while it does not know that.
+func (n *Node) knownClock() int64 {
+	select {
+	case <-n.env.Clock.Known():
+		return n.env.Clock.Now()
+	default:
+		return 0
+	}
+}
+
 // refusals keeps forged receipts from filling the log: it is callers who choose how many they send. Its zero
 // value is ready; for one goroutine.
 type refusals struct {
@@ -238,6 +248,8 @@ func (g *gatewayStream) handle(t frame.Type, id uint64, body []byte) error {
 		}
 	case frame.TypeReady:
 		return g.ready(id, body)
+	case frame.TypeStatus: // is somebody there?
+		g.push(frame.TypeStatus, &frame.Status{Clock: g.node.knownClock()})
 	default:
 		g.fail(id, mqerr.New(mqerr.InvalidRequest, "frame type %d is not known to this version", t))
 	}

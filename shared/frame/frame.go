@@ -39,7 +39,7 @@ const (
 	TypeScheduled Type = 51 // N: Scheduled
 	TypeEntries   Type = 30 // L: Entries
 	TypeAcks      Type = 31 // F: Acks
-	TypeStatus    Type = 32 // L, F: Status, the heartbeat; N too, unasked
+	TypeStatus    Type = 32 // L, F: Status, the heartbeat; N too, unasked or for one of G
 	TypeAsk       Type = 33 // L: Ask, what tails do you have
 )
 

@@ -84,9 +84,9 @@ func (f *Acks) Parse(b []byte) error {
 }
 
 // Status is the heartbeat: every 200 ms on a stream between nodes, both ways, with what the machine's clock says; every 5 s to a
-// gateway, with the time by which the node decides.
+// gateway, with the time by which the node decides. A gateway that hears nothing while it waits for answers sends one, and gets one at once.
 type Status struct {
-	Clock int64 // Unix nanoseconds
+	Clock int64 // Unix nanoseconds; 0: not known, as from a gateway
 }
 
 // AppendTo appends the frame's body.

@@ -15,6 +15,7 @@ type Caller struct {
 	next    uint64
 	pending map[uint64]chan answer
 	err     error
+	began   chan struct{} // capacity 1
 }
 
 type answer struct {
@@ -25,7 +26,7 @@ type answer struct {
 
 // NewCaller makes a caller over s; the owner of s runs it with c.Handle and ends it with c.Fail.
 func NewCaller(s *Stream) *Caller {
-	return &Caller{s: s, pending: map[uint64]chan answer{}}
+	return &Caller{s: s, pending: map[uint64]chan answer{}, began: make(chan struct{}, 1)}
 }
 
 // Handle gives an answer to its caller; frames that nobody waits for are dropped.
@@ -67,7 +68,14 @@ func (c *Caller) Call(ctx context.Context, t frame.Type, body Encoder) (answerTy
 	c.next++
 	id := c.next
 	c.pending[id] = ch
+	first := len(c.pending) == 1
 	c.mu.Unlock()
+	if first {
+		select {
+		case c.began <- struct{}{}:
+		default: // nobody has looked since
+		}
+	}
 	if err := c.s.Put(t, id, body); err != nil {
 		c.forget(id)
 		return 0, nil, false, err
@@ -87,6 +95,17 @@ func (c *Caller) Call(ctx context.Context, t frame.Type, body Encoder) (answerTy
 		return 0, nil, true, ctx.Err()
 	}
 }
+
+// Waits says whether a call waits for its answer.
+func (c *Caller) Waits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.pending) > 0
+}
+
+// Began receives when a call was made while none waited, so that whoever watches the peer need not look while nothing is asked
+// of it. It is for one receiver, may also receive for a call that has been answered, and does not once the caller has failed.
+func (c *Caller) Began() <-chan struct{} { return c.began }
 
 // Tell sends a frame that has no answer.
 func (c *Caller) Tell(t frame.Type, body Encoder) error { return c.s.Put(t, 0, body) }

@@ -29,8 +29,9 @@ const (
 const (
 	firstReopen = 20 * time.Millisecond
 	lastReopen  = time.Second
-	// A node says something every 200 ms. After hush without a word the controller is asked to look at it; after
-	// quiet its calls are ended if it leads nothing any more; after silence if it is not registered any more.
+	// While calls wait on a node it is asked for a sign of life when it said nothing for half of hush. After hush without a word
+	// the controller is asked to look at it; after quiet its calls are ended if it leads nothing any more; after silence if it is
+	// not registered any more. While nothing waits nobody listens: a node says its clock every five seconds then.
 	hush    = 600 * time.Millisecond
 	quiet   = time.Second
 	silence = 2 * time.Second
@@ -158,7 +159,7 @@ func (n *node) stream(ctx context.Context, opened func()) error {
 			if err := f.Parse(body); err != nil {
 				return err
 			}
-			if told := n.r.cfg.Told; told != nil {
+			if told := n.r.cfg.Told; told != nil && f.Clock != 0 {
 				told(n.name, f.Clock)
 			}
 			return nil
@@ -185,26 +186,48 @@ func (n *node) stream(ctx context.Context, opened func()) error {
 // watch ends a stream that says nothing when what is called for on it is elsewhere by now: its host is gone or its
 // process hangs, and TCP would keep the calls waiting.
 func (n *node) watch(ctx context.Context, end context.CancelFunc, s *Session) {
-	look := time.NewTimer(hush)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.caller.Began():
+			n.attend(ctx, end, s)
+		}
+	}
+}
+
+// attend watches while calls wait. A node owes nobody a word before the first of them.
+func (n *node) attend(ctx context.Context, end context.CancelFunc, s *Session) {
+	since := n.r.elapsed()
+	look := time.NewTimer(hush / 2)
 	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-look.C:
-			silent := s.silent(n.r.elapsed())
-			if silent < hush {
-				look.Reset(hush - silent)
-				continue
-			}
-			look.Reset(hush / 3)
-			n.r.lookAt("node " + n.name + " says nothing")
-			live, ok := n.r.cfg.View.Node(n.name)
-			registered := ok && live.Addr == n.addr
-			if silent >= silence && !registered || silent >= quiet && registered && !n.r.cfg.View.Leads(live.Store) {
-				end()
-				return
-			}
+		}
+		if !s.caller.Waits() {
+			return
+		}
+		now := n.r.elapsed()
+		silent := min(s.silent(now), time.Duration(now-since))
+		if silent < hush/2 {
+			look.Reset(hush/2 - silent)
+			continue
+		}
+		_ = s.caller.Tell(frame.TypeStatus, &frame.Status{}) // if it reads too slowly, it has enough to answer
+		if silent < hush {
+			look.Reset(hush - silent)
+			continue
+		}
+		look.Reset(hush / 3)
+		n.r.lookAt("node " + n.name + " says nothing")
+		live, ok := n.r.cfg.View.Node(n.name)
+		registered := ok && live.Addr == n.addr
+		if silent >= silence && !registered || silent >= quiet && registered && !n.r.cfg.View.Leads(live.Store) {
+			end()
+			return
 		}
 	}
 }
