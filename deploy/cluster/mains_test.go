@@ -20,6 +20,7 @@ func TestMains(t *testing.T) {
 	}
 	t.Run("find each other", func(t *testing.T) { mainsOfTheTiers(t, bin) })
 	t.Run("refuse bad flags", func(t *testing.T) { mainsRefuseBadFlags(t, bin) })
+	t.Run("take what the docs say", func(t *testing.T) { mainsTakeTheDocs(t, bin) })
 }
 
 // mainsOfTheTiers runs them as on three machines: they find each other, serve, and end in order.
@@ -81,5 +82,34 @@ func mainsRefuseBadFlags(t *testing.T, bin string) {
 		if left, err := os.ReadDir(run.Dir); err != nil || len(left) > 0 {
 			t.Errorf("%s left %v behind, %v", name, left, err)
 		}
+	}
+}
+
+// mainsTakeTheDocs runs the commands for three machines in docs/OPERATIONS.md, each with a name that it refuses in place of
+// its own: that is all that it has against them.
+func mainsTakeTheDocs(t *testing.T, bin string) {
+	text, err := os.ReadFile("../../docs/OPERATIONS.md")
+	must(t, err)
+	_, block, _ := strings.Cut(string(text), "```sh\nN=1")
+	block, _, found := strings.Cut(block, "```\n")
+	if !found {
+		t.Fatal("the docs have no commands for three machines")
+	}
+	script := ""
+	for _, name := range []string{"coordinator", "lognode", "gateway"} {
+		script += name + `() { echo "-- ` + name + `"; "` + filepath.Join(bin, name) + `" "$@" --name ..; }` + "\n"
+	}
+	run := exec.Command("bash", "-c", script+"N=1"+block)
+	run.Dir = t.TempDir()
+	out, _ := run.CombinedOutput() // the last one fails, as all do
+	for i, said := range strings.Split(string(out), "-- ")[1:] {
+		name, complaint, _ := strings.Cut(said, "\n")
+		complaint = strings.Replace(complaint, "\npeers: this coordinator (\"..\") is not in the list", "", 1) // it follows from the name
+		if i >= 3 || !strings.HasPrefix(complaint, "error: name: ") || strings.Count(complaint, "\n") != 1 {
+			t.Errorf("%s: %s", name, complaint)
+		}
+	}
+	if n := strings.Count(string(out), "-- "); n != 3 {
+		t.Errorf("%d programs were run, want 3: %s", n, out)
 	}
 }
