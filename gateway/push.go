@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -169,9 +170,14 @@ func (r *receive) deliveries() ([]push.Delivery, error) {
 		receipt := r.receipt(h, at)
 		d := push.Delivery{ID: at.id, Offset: at.offset, Message: *m, Stamp: at.stamp, Attempt: at.run.Attempt,
 			Receipt: signer.AppendRaw(nil, &receipt), Fence: string(api.AppendFence(nil, receipt.Segment, receipt.Counter)), Source: h}
-		d.Message.Headers = slices.Clone(m.Headers) // the others are of the answer's own memory
+		// An attempt may take minutes, and must hold no more than its message: the answer that it came in is as large as the
+		// batch that it was published in.
+		d.Message.Key, d.Message.Value, d.Message.Headers = bytes.Clone(m.Key), bytes.Clone(m.Value), slices.Clone(m.Headers)
 		out = append(out, d)
 	})
+	for i := range r.got {
+		r.got[i].Chunks = nil
+	}
 	return out, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,6 +30,8 @@ type Engine struct {
 	metrics *metrics
 	// makeSender is newSender, but in tests.
 	makeSender func(h *Hook) attempter
+
+	held atomic.Int64 // bytes of the values that all runners hold
 
 	ctx    context.Context // ends what is under way
 	cancel context.CancelFunc

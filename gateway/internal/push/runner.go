@@ -16,6 +16,10 @@ import (
 const (
 	// mostBytes bounds the values that a runner holds: beyond it nothing is fetched. A single message may be larger.
 	mostBytes = 8 << 20
+	// mostHeld bounds the values that all runners of a gateway hold: beyond it each sends one message at a time, so that
+	// endpoints which take their time hold up nobody else, and looks again after heldPause.
+	mostHeld  = 256 << 20
+	heldPause = 100 * time.Millisecond
 	// mostUnsettled bounds what waits for its settlement: beyond it nothing is fetched.
 	mostUnsettled = 2048
 	// fetchPause is the time between two fetches after one that failed.
@@ -178,6 +182,12 @@ func (r *runner) room(now time.Time) (n int, again time.Duration) {
 		}
 		n = 1
 	}
+	if r.e.held.Load() >= mostHeld {
+		if r.busy > 0 {
+			return 0, heldPause
+		}
+		n = 1
+	}
 	if r.limit != nil {
 		have := r.limit.TokensAt(now)
 		if have < 1 {
@@ -199,7 +209,7 @@ func (r *runner) startFetch(now time.Time) time.Duration {
 	}
 	ctx, cancel := context.WithCancel(r.e.ctx)
 	r.fetching, r.endFetch = true, cancel
-	h, bytes := r.hook, mostBytes-r.bytes
+	h, bytes := r.hook, int(min(int64(mostBytes-r.bytes), max(1, mostHeld-r.e.held.Load())))
 	r.work.Go(func() {
 		d, err := r.e.cfg.Source.Fetch(ctx, h, n, bytes)
 		if err != nil && ctx.Err() == nil {
@@ -250,7 +260,7 @@ func (r *runner) dispatch(d Delivery) {
 		r.breaker.begin()
 	}
 	r.busy++
-	r.bytes += len(d.Message.Value)
+	r.holds(len(d.Message.Value))
 	h, s := r.hook, r.sender
 	r.work.Go(func() {
 		e := event{id: d.ID.String(), topic: h.Topic, group: h.Group, attempt: d.Attempt, fence: d.Fence, message: &d.Message, stamp: d.Stamp,
@@ -260,10 +270,16 @@ func (r *runner) dispatch(d Delivery) {
 	})
 }
 
+// holds counts bytes of values that are held from now on, below 0 that are no more.
+func (r *runner) holds(bytes int) {
+	r.bytes += bytes
+	r.e.held.Add(int64(bytes))
+}
+
 // finish decides what becomes of a message after its attempt.
 func (r *runner) finish(f finished) {
 	r.busy--
-	r.bytes -= len(f.d.Message.Value)
+	r.holds(-len(f.d.Message.Value))
 	if errors.Is(f.a.err, context.Canceled) { // the gateway stops: nobody knows what the endpoint would have said
 		r.giveBack(f)
 		return

@@ -34,6 +34,7 @@ type desk struct {
 	most   int // attempts under way at once
 	busy   int
 	closed int // senders
+	size   int // of a value
 }
 
 type sent struct {
@@ -66,7 +67,7 @@ func (d *desk) fetch(ctx context.Context, _ *Hook, most, _ int) ([]Delivery, err
 		for _, x := range d.queue[:n] {
 			d.attempts[x]++
 			d.leased[x] = true
-			out = append(out, Delivery{ID: mq.MessageID{Number: x}, Offset: x, Attempt: uint32(d.attempts[x]), Receipt: []byte{byte(x)}})
+			out = append(out, Delivery{ID: mq.MessageID{Number: x}, Offset: x, Attempt: uint32(d.attempts[x]), Receipt: []byte{byte(x)}, Message: mq.Message{Value: make([]byte, d.size)}})
 		}
 		d.queue = d.queue[n:]
 		if d.wake == nil {
