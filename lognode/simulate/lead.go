@@ -22,7 +22,7 @@ func (p *partition) flush() {
 	l := p.lead
 	defer p.noteWait()
 	for l != nil && l.serving && !l.seg.Sealed() && l.mayPlace() {
-		urgent := l.machine.Urgent() || l.ahead.look || l.book.Unwritten() > 0
+		urgent := l.machine.Urgent() || l.ahead.Looks() || l.book.Unwritten() > 0
 		if len(l.batches) == 0 && len(l.unplaced) == 0 && !urgent {
 			p.writeBehind(l)
 			return

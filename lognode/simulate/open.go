@@ -220,7 +220,7 @@ func (p *partition) opened(l *leadership, o loaded) {
 		return
 	}
 	if l.machine == nil {
-		l.book, l.ahead = o.book, newAhead()
+		l.book, l.ahead = o.book, schedule.NewAhead(aheadLimits)
 		seg, err := segment.NewLeader(*s, o.prev, o.stamp)
 		if err != nil {
 			p.stop(err)

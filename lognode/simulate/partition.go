@@ -58,7 +58,7 @@ type leadership struct {
 	ended     bool
 	machine   *delivery.Machine
 	book      *schedule.Book // with the machine over a roll
-	ahead     *ahead
+	ahead     *schedule.Ahead
 	followers []*segment.Follower
 	chain     []mq.Segment
 	holes     []mq.Hole

@@ -3,6 +3,7 @@ package simulate
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"time"
 
@@ -12,15 +13,14 @@ import (
 )
 
 const (
-	aheadOf     = 2 * time.Second
-	aheadCount  = 1000
-	readAgain   = 5 * time.Second
-	holdRelease = time.Second
-	// releaseCount bounds one released record.
-	releaseCount = 4
+	readAgain = 5 * time.Second
 	// scheduleTimer is the id of a partition's timer for schedules.
 	scheduleTimer = 1 << 63
 )
+
+// aheadLimits are small where replica's are large, so that they are met.
+var aheadLimits = schedule.Limits{Before: int64(2 * time.Second), Bytes: 8 << 20, Read: 1000, Record: 4, RecordBytes: 1 << 20, Late: 8,
+	Hold: int64(time.Second)}
 
 // The codes of schedule calls.
 const (
@@ -38,19 +38,6 @@ type Scheduled struct {
 	Dues  []int64
 }
 
-// ahead is replica's: what a leader holds of schedules beside the book.
-type ahead struct {
-	messages map[uint64]mq.Message
-	wanted   []schedule.Wanted
-	reading  bool
-	late     []mq.Schedule
-	look     bool
-	timer    int64
-	held     bool
-}
-
-func newAhead() *ahead { return &ahead{messages: map[uint64]mq.Message{}} }
-
 // Schedule takes a batch with a time for each message: when it is due, or below 0 in how long.
 func (n *Node) Schedule(id mq.PartitionID, body []byte, times []int64, reply func(Scheduled, error)) {
 	n.serve(id, func(err error) { reply(Scheduled{}, err) }, func(_ *partition, l *leadership) {
@@ -67,7 +54,7 @@ func (n *Node) Cancel(id mq.PartitionID, number uint64, reply func(ScheduleCode,
 		if state, _ := l.book.Look(number); n.host.Mutation.ForgetCancels && state == schedule.StatePending {
 			return ScheduleOK
 		}
-		delete(l.ahead.messages, number)
+		l.ahead.Forget(number)
 		return l.book.Cancel(p.now(), number)
 	})
 }
@@ -77,7 +64,7 @@ func (n *Node) Retime(id mq.PartitionID, number uint64, due int64, reply func(Sc
 	n.change(id, reply, func(p *partition, l *leadership) ScheduleCode {
 		code := l.book.Retime(p.now(), number, due)
 		if code == ScheduleOK && !l.book.Holds(mq.Schedule{Number: number, Due: due}) {
-			delete(l.ahead.messages, number)
+			l.ahead.Forget(number)
 		}
 		return code
 	})
@@ -121,66 +108,39 @@ func (l *leadership) placeScheduled(b *batch, data []byte, now int64) []byte {
 // mayRelease is replica's.
 func (p *partition) mayRelease() bool { return !p.node.off() || p.node.host.Mutation.ReleaseEarly }
 
+// early is by how much the clock for schedules of a node that breaks the rule is ahead.
+func (p *partition) early() int64 {
+	if p.node.host.Mutation.ReleaseEarly {
+		return int64(time.Second)
+	}
+	return 0
+}
+
 // readAhead looks at what is due soon, after a round of events: it begins to read it, and sets the timer.
 func (p *partition) readAhead(l *leadership) {
-	a := l.ahead
 	if l.book.Pending() == 0 || l.seg.Sealed() {
 		return
 	}
-	now := p.now()
-	if len(a.wanted) == 0 && !a.reading && l.book.NextDue() <= now+int64(aheadOf) {
-		a.wanted = l.book.Take(now+int64(aheadOf), aheadCount, a.wanted)
+	now := p.now() + p.early()
+	if wanted, _ := l.ahead.Next(l.book, now, l.seg.Commit()); len(wanted) > 0 {
+		p.readWanted(l, wanted)
 	}
-	committed := true
-	for _, w := range a.wanted {
-		committed = committed && w.At.Before(l.seg.Commit())
+	if due, set := l.ahead.Timer(l.book, now); set {
+		p.node.setTimer(timerKey{p, scheduleTimer}, due-p.early())
+		p.node.arm()
 	}
-	if len(a.wanted) > 0 && !a.reading && committed {
-		p.readWanted(l)
-	}
-	p.setScheduleTimer(l, now)
-}
-
-func (p *partition) setScheduleTimer(l *leadership, now int64) {
-	a := l.ahead
-	if a.held {
-		if a.timer == 0 {
-			p.setTimer(a, now+int64(holdRelease))
-		}
-		return
-	}
-	next := int64(math.MaxInt64)
-	if !a.look {
-		next = l.book.NearDue()
-	}
-	if len(a.wanted) == 0 && !a.reading && l.book.NextDue() != math.MaxInt64 {
-		next = min(next, l.book.NextDue()-int64(aheadOf))
-	}
-	if p.node.host.Mutation.ReleaseEarly && next != math.MaxInt64 {
-		next -= int64(aheadOf) / 2
-	}
-	if next != a.timer && next < math.MaxInt64-int64(aheadOf) {
-		p.setTimer(a, next)
-	}
-}
-
-func (p *partition) setTimer(a *ahead, due int64) {
-	a.timer = due
-	p.node.setTimer(timerKey{p, scheduleTimer}, due)
-	p.node.arm()
 }
 
 // schedulesDue is the timer's word.
 func (p *partition) schedulesDue() {
 	if l := p.lead; l != nil && l.ahead != nil {
-		l.ahead.timer, l.ahead.look, l.ahead.held = 0, true, false
+		l.ahead.Fired()
 	}
 }
 
 // readWanted reads messages beside the partition.
-func (p *partition) readWanted(l *leadership) {
-	a, wanted := l.ahead, l.ahead.wanted
-	a.reading, a.wanted = true, nil
+func (p *partition) readWanted(l *leadership, wanted []schedule.Wanted) {
+	a := l.ahead
 	list := l.overlapping(func(s *mq.Segment) bool {
 		for _, w := range wanted {
 			if !w.At.Before(s.Base) && w.At.Before(s.End) {
@@ -189,20 +149,19 @@ func (p *partition) readWanted(l *leadership) {
 		}
 		return false
 	})
-	take := func(all []mq.Entry, err error) {
+	take := func(all []mq.Entry) {
 		got := map[uint64]mq.Message{}
 		for i := range all {
-			if err == nil {
-				err = scheduledIn(&all[i], wanted, got)
-			}
+			there := slices.DeleteFunc(slices.Clone(wanted), func(w schedule.Wanted) bool { return w.At != all[i].At })
+			_ = schedule.Messages(&all[i], there, got) // what is missing is read again
 		}
 		p.post(func() { p.wasRead(a, wanted, got) })
 	}
 	if all, ok := p.node.disk.at(list, wanted); ok {
-		p.node.host.After(0, func() { take(all, nil) })
+		p.node.host.After(0, func() { take(all) })
 		return
 	}
-	p.readAll(list, take)
+	p.readAll(list, func(all []mq.Entry, _ error) { take(all) })
 }
 
 // at reads the entries that hold schedules, if all of them are here.
@@ -232,104 +191,29 @@ func (d *Disk) at(list []mq.Segment, wanted []schedule.Wanted) (out []mq.Entry, 
 	return out, true
 }
 
-// scheduledIn adds the wanted messages of an entry to out.
-func scheduledIn(e *mq.Entry, wanted []schedule.Wanted, out map[uint64]mq.Message) error {
-	var s mq.ScheduleBatch
-	for rec, err := range mq.Records(e.Records) {
-		if err != nil {
-			return err
-		}
-		_, ok, err := schedule.ReadScheduled(rec, &s)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			continue
-		}
-		if err := s.Batch.Each(s.Batch.Packed(), func(i int, m *mq.Message) bool {
-			for _, w := range wanted {
-				if w.Number == s.Schedules[i].Number && w.At == e.At {
-					out[w.Number] = *m
-				}
-			}
-			return true
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *partition) wasRead(a *ahead, wanted []schedule.Wanted, got map[uint64]mq.Message) {
-	a.reading = false
+func (p *partition) wasRead(a *schedule.Ahead, wanted []schedule.Wanted, got map[uint64]mq.Message) {
 	l := p.lead
 	if l == nil || l.ahead != a {
 		return
 	}
-	a.look = true
-	for _, w := range wanted {
-		m, ok := got[w.Number]
-		switch {
-		case !l.book.Holds(w.Schedule): // cancelled or re-timed meanwhile
-		case ok:
-			a.messages[w.Number] = m
-		default:
-			p.node.host.After(readAgain, func() {
-				p.post(func() {
-					if l := p.lead; l != nil && l.ahead == a {
-						l.book.Untake(w.Number)
-					}
-				})
+	for _, w := range a.Read(l.book, wanted, wanted, got) {
+		p.node.host.After(readAgain, func() {
+			p.post(func() {
+				if l := p.lead; l != nil && l.ahead == a {
+					l.book.Untake(w.Number)
+				}
 			})
-		}
+		})
 	}
 }
 
 // placeReleases appends the record of what is due now and has been read, and says how many messages that is.
 func (p *partition) placeReleases(l *leadership, data []byte, now int64) ([]byte, uint32) {
-	a := l.ahead
-	if !a.look {
-		return data, 0
-	}
-	a.look = false
-	if !p.mayRelease() {
-		a.held = true
-		return data, 0
-	}
-	if p.node.host.Mutation.ReleaseEarly {
-		now += int64(aheadOf) / 2
-	}
-	for {
-		s, ok := l.book.Due(now)
-		if !ok {
-			break
-		}
-		a.late = append(a.late, s)
-	}
-	var due, kept []mq.Schedule
-	var builder mq.BatchBuilder
 	first := l.seg.Next().Offset
-	for _, s := range a.late {
-		m, ok := a.messages[s.Number]
-		switch {
-		case !l.book.Holds(s): // whoever changed it has seen to its message
-		case !ok:
-			kept = append(kept, s)
-		case len(due) == releaseCount:
-			kept = append(kept, s)
-			a.look = true
-		default:
-			builder.Add(&m)
-			l.book.Release(s.Number, first+uint64(len(due)))
-			delete(a.messages, s.Number)
-			due = append(due, s)
-		}
-	}
-	if a.late = kept; len(due) == 0 {
+	due, raw := l.ahead.Release(l.book, p.mayRelease, first, now+p.early())
+	if len(due) == 0 {
 		return data, 0
 	}
-	a.look = true // there may be more
-	raw := builder.AppendTo(nil, "", "", mq.CodecNone, nil)
 	attributes, err := delivery.AttributesOf(raw, l.machine.WantsKeys())
 	if err != nil {
 		p.stop(err)

@@ -77,7 +77,7 @@ func (p *Partition) flush() {
 	l := p.lead
 	defer p.noteWait()
 	for l != nil && l.serving && !l.seg.Sealed() && p.mayPlace(l) {
-		urgent := l.machine.Urgent() || l.ahead.look || l.book.Unwritten() > 0 || len(l.dead.ready) > 0
+		urgent := l.machine.Urgent() || l.ahead.Looks() || l.book.Unwritten() > 0 || len(l.dead.ready) > 0
 		if len(l.batches) == 0 && len(l.unplaced) == 0 && !urgent {
 			p.writeBehind(l)
 			return

@@ -50,7 +50,7 @@ func (p *Partition) carryMore(l *leadership) {
 		return
 	}
 	list := l.book.Before(c.to, carryCount, nil)
-	if len(list) == 0 || !committedAll(l, list) {
+	if len(list) == 0 || !schedule.Committed(list, l.seg.Commit()) {
 		return
 	}
 	c.busy = true
@@ -60,7 +60,7 @@ func (p *Partition) carryMore(l *leadership) {
 		p.post(func() {
 			c.busy, c.ready, c.failed = false, got, err
 			if l := p.lead; l != nil && l.ahead == a {
-				a.look = true
+				a.Look()
 			}
 		})
 	})
@@ -80,7 +80,7 @@ func (p *Partition) readCarried(ctx context.Context, j *journal, list []schedule
 			return out, err
 		}
 		messages := map[uint64]mq.Message{}
-		if err := messagesOf(&e, list[:n], messages); err != nil {
+		if err := schedule.Messages(&e, list[:n], messages); err != nil {
 			return out, err
 		}
 		at, err := scheduledAt(&e)
@@ -141,7 +141,7 @@ func (l *leadership) placeCarried(data []byte) []byte {
 	if len(c.ready) == 0 {
 		c.ready = nil
 	} else {
-		l.ahead.look = true
+		l.ahead.Look()
 	}
 	if size > 0 {
 		c.placed = l.seg.Next().Next(0)

@@ -55,7 +55,7 @@ func TestLargeMessagesDoNotShareAnEntry(t *testing.T) {
 	o.env.Ahead.Store(int64(2 * MaxSkew)) // what is due waits
 	f := o.schedule(time.Millisecond, large)
 	for there := false; !there; {
-		o.onPartition(func(l *leadership) { _, there = l.ahead.messages[f.First] })
+		o.onPartition(func(l *leadership) { there = l.ahead.Has(f.First) })
 	}
 	body, n := batchOf(large)
 	ch := make(chan answer, 1)
@@ -227,8 +227,8 @@ func TestMoreIsDueThanIsReadAhead(t *testing.T) {
 			seen[m.receipt.Offset] = true
 		}
 		o.onPartition(func(l *leadership) {
-			if l.ahead.bytes > aheadBytes+2<<20 {
-				t.Errorf("%d bytes are held", l.ahead.bytes)
+			if n := l.ahead.Bytes(); n > aheadBytes+2<<20 {
+				t.Errorf("%d bytes are held", n)
 			}
 		})
 	}

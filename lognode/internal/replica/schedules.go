@@ -63,7 +63,7 @@ func (l *leadership) schedulesBeside() []delivery.Beside {
 func (p *Partition) CancelScheduled(number uint64, done func(error)) {
 	p.serve(done, func(l *leadership) {
 		code := l.book.Cancel(p.env.Clock.Now(), number)
-		l.ahead.forget(number)
+		l.ahead.Forget(number)
 		// An answer that says no waits too: what it is about may not be committed yet.
 		l.afterCommit(func(err error) { done(errors.Join(err, scheduleError(code, number))) })
 	})
@@ -78,7 +78,7 @@ func (p *Partition) RetimeScheduled(number uint64, at int64, done func(due int64
 		}
 		code := l.book.Retime(now, number, at)
 		if code == schedule.OK && !l.book.Holds(mq.Schedule{Number: number, Due: at}) { // else it had that time, and is not read again
-			l.ahead.forget(number)
+			l.ahead.Forget(number)
 		}
 		l.afterCommit(func(err error) { done(at, errors.Join(err, scheduleError(code, number))) })
 	})
@@ -137,7 +137,7 @@ func (p *Partition) pendingMessage(ctx context.Context, j *journal, w schedule.W
 		return nil, mqerr.New(mqerr.Internal, "reading schedule %d: %w", w.Number, err)
 	}
 	out := map[uint64]mq.Message{}
-	if err := messagesOf(&e, []schedule.Wanted{w}, out); err != nil {
+	if err := schedule.Messages(&e, []schedule.Wanted{w}, out); err != nil {
 		return nil, mqerr.New(mqerr.Internal, "reading schedule %d: %w", w.Number, err)
 	}
 	m := out[w.Number]
