@@ -23,7 +23,7 @@ func (p *partition) flush() {
 	defer p.noteWait()
 	for l != nil && l.serving && !l.seg.Sealed() && l.mayPlace() {
 		urgent := l.machine.Urgent() || l.ahead.Looks() || l.book.Unwritten() > 0
-		if len(l.batches) == 0 && len(l.unplaced) == 0 && !urgent {
+		if len(l.batches) == 0 && !l.answers.Waits() && !urgent {
 			p.writeBehind(l)
 			return
 		}
@@ -81,13 +81,8 @@ func (p *partition) place(l *leadership) bool {
 		e.Count += b.count
 	}
 	if len(data) == mq.EntryHeaderSize {
-		if len(l.unplaced) > 0 {
-			for _, done := range l.unplaced {
-				l.await = append(l.await, waiting{l.seg.Next(), done})
-			}
-			l.unplaced = nil
-			l.release()
-		}
+		l.answers.Placed(l.seg.Next())
+		l.release()
 		return false
 	}
 	if err := l.seg.Place(&e, now); err != nil {
@@ -103,13 +98,10 @@ func (p *partition) place(l *leadership) bool {
 			done(nil)
 			done = func(error) {}
 		}
-		l.await = append(l.await, waiting{e.Next(), done})
+		l.answers.At(e.Next(), done)
 	}
 	l.batches = append([]batch(nil), l.batches[len(answers):]...)
-	for _, done := range l.unplaced {
-		l.await = append(l.await, waiting{e.Next(), done})
-	}
-	l.unplaced = nil
+	l.answers.Placed(e.Next())
 	p.send(l, &e, data)
 	return true
 }
@@ -221,14 +213,7 @@ func (p *partition) committed(l *leadership) {
 	}
 }
 
-func (l *leadership) release() {
-	commit, n := l.seg.Commit(), 0
-	for n < len(l.await) && !commit.Before(l.await[n].at) {
-		l.await[n].done(nil)
-		n++
-	}
-	l.await = append([]waiting(nil), l.await[n:]...)
-}
+func (l *leadership) release() { l.answers.Release(l.seg.Commit()) }
 
 func (p *partition) checkpoint(l *leadership) {
 	if l.machine.Pending()+l.book.Unwritten() > 0 && !p.place(l) {

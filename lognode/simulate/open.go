@@ -78,7 +78,7 @@ func (p *partition) succeeded(l *leadership) {
 	}
 	next.machine, next.batches, next.batchBytes = l.machine, l.batches, l.batchBytes
 	next.book, next.ahead, next.holes = l.book, l.ahead, l.holes
-	next.await, next.unplaced = l.await, l.unplaced
+	next.answers = l.answers
 	p.close(l)
 	p.lead = next
 	p.open(next)

@@ -65,8 +65,7 @@ type leadership struct {
 
 	batches      []batch
 	batchBytes   int
-	unplaced     []func(error)
-	await        []waiting
+	answers      segment.Answers
 	own          []placed
 	given        int
 	ownBytes     int
@@ -84,11 +83,6 @@ type batch struct {
 	count  uint32
 	times  []int64 // of scheduled messages; see Schedule
 	placed func(Appended, error)
-}
-
-type waiting struct {
-	at   mq.Position
-	done func(error)
 }
 
 type placed struct {
@@ -182,16 +176,7 @@ func (p *partition) resign(cause error, end *mq.Position) {
 	for _, b := range l.batches {
 		b.placed(Appended{}, cause)
 	}
-	for _, w := range l.await {
-		if end != nil && end.Before(w.at) {
-			w.done(cause)
-		} else {
-			w.done(mqerr.New(mqerr.OutcomeUnknown, "leadership ended before the answer was sure"))
-		}
-	}
-	for _, done := range l.unplaced {
-		done(cause)
-	}
+	l.answers.End(cause, end)
 }
 
 func (p *partition) unpark() {

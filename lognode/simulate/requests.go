@@ -116,7 +116,7 @@ func (p *partition) receive(r delivery.ReceiveRequest, learns int, reply func(Re
 				hand()
 				return
 			}
-			l.unplaced = append(l.unplaced, func(err error) {
+			l.answers.Later(func(err error) {
 				if err != nil {
 					fail(err)
 					return
@@ -242,7 +242,7 @@ func Messages(e *mq.Entry, f func(offset uint64, m Message)) error {
 func (n *Node) Settle(id mq.PartitionID, items []SettleItem, reply func([]SettleResult, error)) {
 	n.serve(id, func(err error) { reply(nil, err) }, func(p *partition, l *leadership) {
 		results := l.machine.Settle(p.now(), items, nil)
-		l.unplaced = append(l.unplaced, func(err error) { reply(results, err) })
+		l.answers.Later(func(err error) { reply(results, err) })
 	})
 }
 
@@ -296,7 +296,7 @@ func (n *Node) Dead(id mq.PartitionID, g mq.GroupID) []HeldMessage {
 // Written says whether everything that this node has decided as the leader of a partition is committed.
 func (n *Node) Written(id mq.PartitionID) bool {
 	l := n.partition(id).lead
-	return l != nil && l.serving && len(l.batches) == 0 && len(l.unplaced) == 0 && l.machine.Pending() == 0 && l.book.Unwritten() == 0 &&
+	return l != nil && l.serving && len(l.batches) == 0 && !l.answers.Waits() && l.machine.Pending() == 0 && l.book.Unwritten() == 0 &&
 		l.seg.Commit() == l.seg.Next()
 }
 

@@ -73,7 +73,7 @@ func (n *Node) Retime(id mq.PartitionID, number uint64, due int64, reply func(Sc
 func (n *Node) change(id mq.PartitionID, reply func(ScheduleCode, error), decide func(*partition, *leadership) ScheduleCode) {
 	n.serve(id, func(err error) { reply(0, err) }, func(p *partition, l *leadership) {
 		code := decide(p, l)
-		l.unplaced = append(l.unplaced, func(err error) { reply(code, err) })
+		l.answers.Later(func(err error) { reply(code, err) })
 	})
 }
 

@@ -15,7 +15,7 @@ func (p *partition) noteWait() {
 	if l == nil || !l.serving {
 		return
 	}
-	wait := !l.seg.Sealed() && l.seg.Commit() == l.seg.Next() && (len(l.batches) > 0 || len(l.unplaced) > 0) && !l.mayPlace()
+	wait := !l.seg.Sealed() && l.seg.Commit() == l.seg.Next() && (len(l.batches) > 0 || l.answers.Waits()) && !l.mayPlace()
 	if wait != l.waits.On() {
 		l.waits.Note(p.node.host.Steady(), wait)
 	}

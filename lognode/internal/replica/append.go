@@ -78,7 +78,7 @@ func (p *Partition) flush() {
 	defer p.noteWait()
 	for l != nil && l.serving && !l.seg.Sealed() && p.mayPlace(l) {
 		urgent := l.machine.Urgent() || l.ahead.Looks() || l.book.Unwritten() > 0 || len(l.dead.ready) > 0
-		if len(l.batches) == 0 && len(l.unplaced) == 0 && !urgent {
+		if len(l.batches) == 0 && !l.answers.Waits() && !urgent {
 			p.writeBehind(l)
 			return
 		}
@@ -146,10 +146,7 @@ func (p *Partition) place(l *leadership) bool {
 	}
 	e.PutHeader(data)
 	l.answerAt(e.Next(), n, e.Stamp)
-	for _, done := range l.unplaced {
-		l.await = append(l.await, waiting{e.Next(), done})
-	}
-	l.unplaced = nil
+	l.answers.Placed(e.Next())
 	p.send(l, &e, data)
 	l.messages = l.messages || e.Count > 0
 	p.env.Metrics.Appended.Add(float64(e.Count))
@@ -190,7 +187,7 @@ func (p *Partition) placeBatches(l *leadership, e *mq.Entry, data []byte, now in
 // answerAt lets the answers to the first n batches, which are placed, wait for a position to be committed.
 func (l *leadership) answerAt(at mq.Position, n int, stamp int64) {
 	for i := range n {
-		l.await = append(l.await, waiting{at, l.batches[i].answer(stamp)})
+		l.answers.At(at, l.batches[i].answer(stamp))
 	}
 	clear(l.batches[:n])
 	if l.batches = l.batches[n:]; len(l.batches) == 0 {
@@ -218,15 +215,12 @@ func appended(reply Reply, ok frame.Appended) func(error) {
 
 // awaitPlaced lets answers wait for the entries that are placed already, or answers them if all are committed.
 func (p *Partition) awaitPlaced(l *leadership) {
-	for _, done := range l.unplaced {
-		l.await = append(l.await, waiting{l.seg.Next(), done})
-	}
-	l.unplaced = nil
+	l.answers.Placed(l.seg.Next())
 	l.release()
 }
 
 // afterCommit runs done when everything decided so far is committed.
-func (l *leadership) afterCommit(done func(error)) { l.unplaced = append(l.unplaced, done) }
+func (l *leadership) afterCommit(done func(error)) { l.answers.Later(done) }
 
 // send gives a placed entry to the own store and to every follower that is up to date.
 func (p *Partition) send(l *leadership, e *mq.Entry, data []byte) {

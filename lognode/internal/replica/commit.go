@@ -88,17 +88,7 @@ func (p *Partition) committed(l *leadership) {
 }
 
 // release answers what waited for the commit position.
-func (l *leadership) release() {
-	commit, n := l.seg.Commit(), 0
-	for n < len(l.await) && !commit.Before(l.await[n].at) {
-		l.await[n].done(nil)
-		l.await[n].done = nil
-		n++
-	}
-	if l.await = l.await[n:]; len(l.await) == 0 {
-		l.await = nil
-	}
-}
+func (l *leadership) release() { l.answers.Release(l.seg.Commit()) }
 
 // announce tells gateways which groups became ready, and sets the timers, after a round of events.
 func (p *Partition) announce() {

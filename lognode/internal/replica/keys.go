@@ -93,7 +93,7 @@ func (p *Partition) carryKeys(l *leadership, s mq.Segment, done func(error)) {
 				done(mqerr.New(mqerr.NotLeader, "the leadership ended"))
 			default:
 				p.placeKeys(l, list)
-				l.await = append(l.await, waiting{l.seg.Next(), done})
+				l.answers.At(l.seg.Next(), done)
 				l.release()
 			}
 		}) {

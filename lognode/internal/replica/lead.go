@@ -32,12 +32,11 @@ type leadership struct {
 
 	batches      []batch // not placed yet, in order
 	batchBytes   int
-	unplaced     []func(error) // wait for the commit of the next entry
-	await        []waiting     // wait for the commit position, in order of it
-	commits      *commitTimes  // of the newest messages; with the machine over a roll
-	own          []placed      // given to the store, not durable, in order
-	given        int           // how many of own the store has taken
-	giving       bool          // a timer runs to offer the others again
+	answers      segment.Answers
+	commits      *commitTimes // of the newest messages; with the machine over a roll
+	own          []placed     // given to the store, not durable, in order
+	given        int          // how many of own the store has taken
+	giving       bool         // a timer runs to offer the others again
 	ownBytes     int
 	lag          segment.OwnLag // of the own disk behind what is committed
 	waits        slow.Waits     // of writers for the own disk
@@ -73,12 +72,6 @@ type batch struct {
 	first      uint64 // offset or schedule number of the first message, once it is placed
 	// repeats are the messages that were taken out of it because their idempotency keys are known.
 	repeats []frame.Repeat
-}
-
-// waiting is an answer that waits for everything below at to be committed.
-type waiting struct {
-	at   mq.Position
-	done func(error)
 }
 
 // placed is an entry that has a position and is not durable in the own store.
@@ -159,17 +152,7 @@ func (p *Partition) resign(cause error, end *mq.Position) {
 		p.env.Waiting.Add(-int64(len(b.body)))
 		b.reply.fail(cause)
 	}
-	for _, w := range l.await {
-		switch {
-		case end != nil && end.Before(w.at):
-			w.done(cause)
-		default:
-			w.done(mqerr.New(mqerr.OutcomeUnknown, "leadership ended before the answer was sure"))
-		}
-	}
-	for _, done := range l.unplaced {
-		done(cause)
-	}
+	l.answers.End(cause, end)
 }
 
 // unpark runs the requests that waited for the leader to serve, or to be known as gone.

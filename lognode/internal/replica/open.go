@@ -64,7 +64,7 @@ func (p *Partition) succeeded(l *leadership) {
 	next.keys, next.holes = l.keys, l.holes
 	next.machine, next.batches, next.batchBytes = l.machine, l.batches, l.batchBytes
 	next.book, next.ahead = l.book, l.ahead
-	next.await, next.unplaced, next.commits = l.await, l.unplaced, l.commits
+	next.answers, next.commits = l.answers, l.commits
 	next.pass, l.pass.stopped = l.pass, false
 	next.published, next.delivered, next.uses = l.published, l.delivered, l.uses
 	p.close(l)

@@ -272,13 +272,13 @@ func (p *Partition) forgetFirst(l *leadership, share int64) bool {
 		p.shorten(l, share)
 		return true
 	}
-	l.await = append(l.await, waiting{l.seg.Next(), func(err error) {
+	l.answers.At(l.seg.Next(), func(err error) {
 		if err != nil || p.lead != l || l.seg.Sealed() {
 			p.retaining = false
 			return
 		}
 		p.shorten(l, share)
-	}})
+	})
 	return true
 }
 

@@ -12,7 +12,7 @@ func (p *Partition) noteWait() {
 	if l == nil || !l.serving {
 		return
 	}
-	wait := !l.seg.Sealed() && l.seg.Commit() == l.seg.Next() && (len(l.batches) > 0 || len(l.unplaced) > 0) && !p.mayPlace(l)
+	wait := !l.seg.Sealed() && l.seg.Commit() == l.seg.Next() && (len(l.batches) > 0 || l.answers.Waits()) && !p.mayPlace(l)
 	if wait == l.waits.On() {
 		return
 	}
