@@ -2,15 +2,10 @@
 // network but those that a Host gives it. The same seed gives the same run.
 //
 // It is a twin, and honest about it: internal/replica and internal/store hold goroutines and real files and can't run
-// under a scheduler. What decides is the real code (internal/segment, internal/delivery, internal/wheel,
-// shared/mq); the loop around it is written here again, thin, and calls the same functions in the same order as
+// under a scheduler. What decides is the real code (internal/segment, internal/delivery, internal/schedule, internal/clocks,
+// internal/slow, internal/wheel, shared/mq); the loop around it is written here again, thin, and calls the same functions in the same order as
 // internal/replica does. Where the two differ, internal/replica is right and this is a bug. Not modelled: bounds on
 // memory, retention and what is carried past it, reads by consumers of old messages, traces.
-//
-// Four lines are ahead of internal/replica, because simulations found that they are needed: a follower that is asked for
-// its tail on a new stream acknowledges what is durable (ask); a leader whose own copy gets a decided end stops placing
-// at once (decideEnd); a sealed leader makes no checkpoint (committed); a roll goes on only to a copy that is not sealed
-// already (succeeded).
 //
 // A Disk outlives the runs of its node. Mutations break a rule on purpose, to show that a simulation notices.
 package simulate
