@@ -7,7 +7,6 @@ import (
 
 	"github.com/splashdam/splashdam/coordinator/internal/balance"
 	"github.com/splashdam/splashdam/coordinator/internal/seal"
-	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 )
 
@@ -78,15 +77,14 @@ func (k *controller) leads(heads []mq.Head, c *seal.Cluster) []balance.Partition
 
 // forces fills in which partitions an operator forces, and forgets the wishes that are over.
 func (k *controller) forces(ctx context.Context, open map[mq.PartitionID]*mq.Segment, c *seal.Cluster) {
-	now := time.Now()
 	for p, f := range k.view.Forces() {
 		k.lookBy(time.Now().Add(idle)) // it ends with time, too
 		s, known := open[p]
 		switch {
-		case s != nil && f.Stands(s.ID, now) && f.Served: // its leader's
-		case s != nil && f.Stands(s.ID, now):
+		case s != nil && f.Stands(s.ID) && f.Served: // its leader's
+		case s != nil && f.Stands(s.ID):
 			c.Forced[p] = &seal.Force{Store: f.Store, Node: f.Node, Empty: f.Empty, By: f.By, At: f.At}
-		case !known || s == nil || s.ID > f.Segment || now.Sub(f.At) >= meta.ForceFor:
+		case !known || s == nil || s.ID > f.Segment:
 			if err := k.store.ForgetForce(ctx, p); err != nil {
 				k.log.Debug("a force that is over could not be forgotten", "partition", p, "err", err)
 			}

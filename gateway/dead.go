@@ -230,7 +230,7 @@ func (g *Gateway) workOnDead(ctx context.Context, w *deadWork) error {
 	}
 	failed := w.sum(parts)
 	if last := w.due(); w.out.Messages > 0 && last > 0 && !w.out.DryRun {
-		w.out.ReadyBy = time.Now().Add(last - w.interval).UTC()
+		w.out.ReadyBy = g.clock.now().Add(last - w.interval).UTC()
 	}
 	return failed
 }

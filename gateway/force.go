@@ -54,7 +54,7 @@ func (g *Gateway) handleForceRecover(c echo.Context) error {
 	if by == "" {
 		by = c.RealIP()
 	}
-	plan.force.By, plan.force.At = by, time.Now().UTC()
+	plan.force.By, plan.force.At = by, g.clock.now().UTC()
 	g.log.Warn("a partition is forced", "partition", p, "by", by, "node", req.Node, "lost", plan.answer.Lost)
 	if err := g.forceThrough(ctx, p, &req, plan); err != nil {
 		return err

@@ -39,7 +39,7 @@ func (g *Gateway) describeGroup(ctx context.Context, t meta.Topic, group meta.Gr
 	figures := g.groupFigures(ctx, group.ID, parts)
 	out := api.Group{Name: group.Name, Topic: t.Name, State: groupState(&group), Paused: group.Paused,
 		Settings: group.Settings, Partitions: make([]api.GroupPartition, 0, len(parts))}
-	now := time.Now()
+	now := g.clock.now()
 	for _, p := range parts {
 		one := describeGroupPartition(p, figures[p], now)
 		out.Partitions = append(out.Partitions, one)

@@ -234,7 +234,7 @@ func (g *Gateway) disableOnce(ctx context.Context, h *push.Hook, reason string) 
 	_, gr, err := g.store.UpdateWebhook(ctx, h.TopicID, h.Name, 0, func(w *meta.Webhook, gr *meta.Group) error {
 		if w.Group == h.GroupID && w.Settings.URL == h.Settings.URL && w.Disabled == nil {
 			gr.Paused = true
-			w.Disabled = &meta.WebhookDisabled{At: time.Now().UTC(), Reason: reason}
+			w.Disabled = &meta.WebhookDisabled{At: g.clock.now().UTC(), Reason: reason}
 		}
 		return nil
 	})

@@ -33,7 +33,7 @@ func (g *Gateway) redriveTarget(ctx context.Context, w *deadWork) (t meta.Topic,
 // published with an idempotency key that names its death, and removed when that is committed: after a crash between, the
 // same call finds it dead, publishes nothing a second time, and removes it.
 func (g *Gateway) moveDead(ctx context.Context, w *deadWork, gr *meta.Group, target meta.Topic) error {
-	parts, start := w.parts(), time.Now()
+	parts, start := w.parts(), g.clock.now()
 	for _, p := range parts {
 		if w.left == 0 || pressed(ctx) {
 			break

@@ -68,7 +68,7 @@ func (g *Gateway) handleRotateSecret(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, now := c.Request().Context(), time.Now().UTC()
+	ctx, now := c.Request().Context(), g.clock.now().UTC()
 	if r.dry {
 		w, gr, err := g.getWebhook(ctx, t, name)
 		if err != nil {

@@ -44,7 +44,7 @@ func (g *Gateway) describeWebhook(ctx context.Context, t meta.Topic, w *meta.Web
 	if w.Disabled != nil {
 		out.Reason = w.Disabled.Reason
 	}
-	now := time.Now()
+	now := g.clock.now()
 	for _, s := range w.Secrets {
 		if s.Until.IsZero() || now.Before(s.Until) {
 			out.Secrets = append(out.Secrets, api.WebhookSecret{Fingerprint: mq.SecretFingerprint(s.Secret), Created: s.Created, Until: s.Until})

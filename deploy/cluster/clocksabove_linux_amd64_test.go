@@ -1,8 +1,11 @@
 package cluster
 
 import (
+	"net/http"
 	"testing"
 	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/splashdam/splashdam/shared/api"
 	"github.com/splashdam/splashdam/shared/client"
@@ -89,6 +92,54 @@ func gatewayIsOff(w *wrong, by time.Duration) {
 	began = time.Now()
 	if _, err := w.sdk.Read(t.Context(), "many", client.ReadOptions{From: "latest", To: until, Wait: time.Second}); err != nil || time.Since(began) < time.Second {
 		t.Errorf("off by %s: a read that waits a second ended after %s: %v", by, time.Since(began), err)
+	}
+}
+
+// What a gateway sends whose clock is an hour off is signed by the time that everybody else has, retries come when they should, and a
+// secret that is rotated goes on signing for as long as was said, and no longer.
+func TestClockOfAGatewayThatSends(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			t.Parallel()
+			w := startWrong(t, 1, map[string]time.Duration{"gateway-1": by})
+			w.topic("t", 1, 0)
+			eventually(t, "all replicas are there", func() bool { return w.replicated("t") })
+			one := via(t, w.c, 1)
+			e := listen(t, func(n int, _ arrival) int {
+				if n == 1 {
+					return http.StatusInternalServerError
+				}
+				return http.StatusOK
+			})
+			first := one.webhook("t", "w", e.URL, `,"retry":{"initial":"2s","multiplier":1,"max":"2s","jitter":0}`).Secret
+			began := time.Now()
+			w.publish("t", client.Message{Value: []byte("a")})
+			verified(t, first, e.wait(2)[1])
+			if took := time.Since(began); took < 2*time.Second-mayDiffer || took > time.Minute {
+				t.Errorf("the retry came after %s", took)
+			}
+			rotated, err := w.sdk.RotateSecret(t.Context(), "t", "w", api.WebhookRotation{Overlap: new(mq.Duration(10 * time.Minute))})
+			must(t, err)
+			if len(rotated.Secrets) != 2 || time.Until(rotated.Secrets[1].Until) > 10*time.Minute+mayDiffer || time.Until(rotated.Secrets[1].Until) < 5*time.Minute {
+				t.Errorf("secrets %+v", rotated.Secrets)
+			}
+			one.untilWebhook("t", "w", func(x webhook) bool { return x.Lag == 0 && len(x.Secrets) == 2 })
+			w.publish("t", client.Message{Value: []byte("b")})
+			for _, secret := range []string{first, rotated.Secret} {
+				verified(t, secret, e.wait(3)[2])
+			}
+		})
+	}
+}
+
+// verified has the reference library look at a request, as an endpoint with a right clock would.
+func verified(t *testing.T, secret string, a arrival) {
+	t.Helper()
+	v, err := standardwebhooks.NewWebhook(secret)
+	must(t, err)
+	if err := v.Verify([]byte(a.body), a.header); err != nil {
+		t.Errorf("%v: %v", a.header, err)
 	}
 }
 

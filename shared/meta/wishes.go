@@ -29,7 +29,8 @@ type Move struct {
 }
 
 // ForceFor is how long a wish to force a partition stands. One that could not be carried out by then is over, so
-// that it does not meet another failure than the one that its operator looked at.
+// that it does not meet another failure than the one that its operator looked at. Its key has a lease: the clocks of those who set
+// it and of those who carry it out may be wrong.
 const ForceFor = 10 * time.Minute
 
 // Force is an operator's word that a partition is to go on with what is left of it (replication rule R6): its open
@@ -46,21 +47,23 @@ type Force struct {
 	// Empty: also if no replica answers, so that everything in the segment is lost.
 	Empty bool      `json:"empty,omitempty"`
 	By    string    `json:"by"`
-	At    time.Time `json:"at"`
+	At    time.Time `json:"at"` // by the clock of who set it; it decides nothing
 }
 
-// Stands says whether the wish is about a segment and still holds at a time.
-func (f *Force) Stands(open mq.SegmentID, now time.Time) bool {
-	return f.Segment == open && now.Sub(f.At) < ForceFor
-}
+// Stands says whether the wish is about a segment. One whose time is over is not there any more.
+func (f *Force) Stands(open mq.SegmentID) bool { return f.Segment == open && open != 0 }
 
-// SetForce sets the wish to force a partition.
+// SetForce sets the wish to force a partition, for ForceFor.
 func (s *Store) SetForce(ctx context.Context, p mq.PartitionID, f Force) error {
 	text, err := encode(f)
 	if err != nil {
 		return err
 	}
-	_, _, err = s.commit(ctx, "forcing a partition", nil, clientv3.OpPut(forceKey(p), text))
+	lease, err := s.grant(ctx, ForceFor)
+	if err != nil {
+		return err
+	}
+	_, _, err = s.commit(ctx, "forcing a partition", nil, clientv3.OpPut(forceKey(p), text, clientv3.WithLease(lease)))
 	return err
 }
 

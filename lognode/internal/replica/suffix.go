@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/segment"
 	"github.com/splashdam/splashdam/shared/meta"
@@ -165,7 +164,7 @@ func (x *suffix) judge(ctx context.Context, head mq.Head, s *mq.Segment, by meta
 	all := s.Holders()
 	found := x.p.inquire(ctx, all, func(ctx context.Context, r mq.Replica) segment.Found { return x.sealedTail(ctx, s, r) }).all()
 	var force *segment.Force
-	if by.Stands(head.Open.ID, time.Now()) {
+	if by.Stands(head.Open.ID) {
 		force = &segment.Force{Store: by.Store, Empty: by.Empty}
 	}
 	held, below, forced, err := segment.Lost(s, found, force)
@@ -196,7 +195,7 @@ func (x *suffix) lost(ctx context.Context, head mq.Head, chain []mq.Segment) err
 	known := head.Holes
 	for i := len(chain) - 1; i >= 0; i-- {
 		s := &chain[i]
-		if i < len(chain)-1 && !by.Stands(head.Open.ID, time.Now()) {
+		if i < len(chain)-1 && !by.Stands(head.Open.ID) {
 			break
 		}
 		err := x.judge(ctx, head, s, by)
@@ -210,7 +209,7 @@ func (x *suffix) lost(ctx context.Context, head mq.Head, chain []mq.Segment) err
 			return err
 		}
 	}
-	if by.Stands(head.Open.ID, time.Now()) && segment.Lacks(known, &head) { // it is carried out, and meets no other failure
+	if by.Stands(head.Open.ID) && segment.Lacks(known, &head) { // it is carried out, and meets no other failure
 		return x.p.env.Chain.ForgetForce(ctx, x.p.id)
 	}
 	return nil

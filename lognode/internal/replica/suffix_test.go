@@ -112,7 +112,9 @@ func lackEnd(t testing.TB, o *one, peers others, force meta.Force) mq.SegmentID 
 	open := mq.Segment{ID: 9, Partition: testPartition, Number: w.head.Next, Base: last.End, Replicas: three[:1], Quorum: 1, Leader: o.store.Identity()}
 	w.head.Open, w.head.Next, w.head.Revision = &open, open.Number+1, w.head.Revision+1
 	open.Compared = w.head.Revision
-	force.Segment = open.ID
+	if force.By != "" {
+		force.Segment = open.ID
+	}
 	w.force = force
 	o.env.Peers, o.env.LossPatience = peers, time.Nanosecond
 	o.env.SealHere = func(_ context.Context, r *mqpb.SealRequest) (*mqpb.SealResponse, error) {
@@ -166,8 +168,8 @@ func TestLeaderWaitsForWhatMayBeAcknowledged(t *testing.T) {
 		goes  bool
 	}{
 		{meta.Force{}, false},
-		{meta.Force{By: "ann", At: time.Now().Add(-time.Hour)}, false}, // that was about something else
-		{meta.Force{By: "ann", At: time.Now(), Store: "c"}, false},     // c does not answer
+		{meta.Force{By: "ann", At: time.Now(), Store: "c"}, false},    // c does not answer
+		{meta.Force{By: "ann", At: time.Now().Add(-time.Hour)}, true}, // her clock is off: that it stands is etcd's to say
 		{meta.Force{By: "ann", At: time.Now()}, true},
 	} {
 		t.Run(fmt.Sprintf("%+v", x.force), func(t *testing.T) {

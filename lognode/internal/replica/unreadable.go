@@ -124,7 +124,7 @@ func (p *Partition) lookAtUnreadable(ctx context.Context, open mq.SegmentID, ids
 		}
 	}
 	by, err := p.env.Chain.GetForce(ctx, p.id)
-	if err != nil || len(mended) == len(ids) || !by.Stands(open, time.Now()) {
+	if err != nil || len(mended) == len(ids) || !by.Stands(open) {
 		return mended, err
 	}
 	judged := p.suffixFor(&head).lost(ctx, head, chain)
