@@ -34,7 +34,7 @@ func TestStopEndsReadsThatWait(t *testing.T) {
 		}()
 	}
 	<-waiting
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := h.g.Stop(ctx); err != nil {
 		t.Error(err)

@@ -64,7 +64,7 @@ func startNATS(t testing.TB) string {
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	if !s.ReadyForConnections(20 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("NATS does not start")
 	}
 	return s.Addr().String()
@@ -72,7 +72,7 @@ func startNATS(t testing.TB) string {
 
 func newEnv(t testing.TB, change ...func(*Config)) *env {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	log := slog.New(slog.DiscardHandler)
 	e := &env{t: t, etcd: startEtcd(t)}
@@ -86,7 +86,7 @@ func newEnv(t testing.TB, change ...func(*Config)) *env {
 	done := make(chan struct{}, 2)
 	go func() { _ = e.view.Run(running); done <- struct{}{} }()
 	go func() { e.control(running); done <- struct{}{} }()
-	node, err := store.Register(ctx, meta.NodeKey("node-1"), meta.Node{Name: "node-1", Store: "5707e", Boot: 1, Addr: e.leader.addr}, 60*time.Second, nil)
+	node, err := store.Register(ctx, meta.NodeKey("node-1"), meta.Node{Name: "node-1", Store: "5707e", Boot: 1, Addr: e.leader.addr}, time.Minute, nil)
 	e.check(err)
 	coordinator, err := store.Register(ctx, meta.CoordinatorKey("c"), meta.Coordinator{Name: "c", NATS: startNATS(t)}, 60*time.Second, nil)
 	e.check(err)
@@ -111,12 +111,12 @@ func (e *env) gateway(name string, change ...func(*Config)) *Gateway {
 	for _, f := range change {
 		f(&cfg)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	g, err := Start(ctx, cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	e.check(err)
 	e.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := g.Stop(ctx); err != nil {
 			e.t.Errorf("stopping %s: %v", name, err)
@@ -221,7 +221,7 @@ func (e *env) post(path string, body any, headers ...string) reply {
 // topic makes a topic and waits until the gateway knows leaders of all its partitions.
 func (e *env) topic(name string, change ...func(*mq.TopicSettings)) meta.Topic {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	s := mq.DefaultTopicSettings()
 	s.Replicas, s.Quorum = 1, 1

@@ -99,7 +99,7 @@ func (l *leader) with(f func()) {
 // until waits until ok holds.
 func (l *leader) until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	timeout := time.After(20 * time.Second) // a bound for a broken test, not an expectation
+	timeout := time.After(2 * time.Minute) // a bound for a broken test, not an expectation
 	for {
 		l.mu.Lock()
 		good, moved := ok(), l.moved

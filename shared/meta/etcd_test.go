@@ -14,7 +14,7 @@ import (
 )
 
 // patience bounds every wait of these tests; it is no expectation of speed.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 

@@ -9,7 +9,7 @@ import (
 )
 
 func short(url string) Options {
-	return Options{Server: []string{url}, Partitions: 1, Connections: 2, Size: 60, Duration: 200 * time.Millisecond, Timeout: 10 * time.Second}
+	return Options{Server: []string{url}, Partitions: 1, Connections: 2, Size: 60, Duration: time.Second, Timeout: 10 * time.Second}
 }
 
 func TestModesAgainstABroker(t *testing.T) {
@@ -64,7 +64,7 @@ func TestWakeMeasuresEachRound(t *testing.T) {
 
 func e2e(url string) *E2E {
 	return &E2E{Options: short(url), Group: "g", Rate: 2000, Batch: 5, Consumers: 1, Max: 50, Lease: 10 * time.Second,
-		Keys: 10, Drain: 5 * time.Second, MaxMessages: 10_000}
+		Keys: 10, Drain: time.Minute, MaxMessages: 10_000}
 }
 
 func TestE2EOfAnHonestBroker(t *testing.T) {
@@ -92,7 +92,7 @@ func TestE2EFindsALoss(t *testing.T) {
 	b, url := newBroker(t)
 	b.lose = func(offset int) bool { return offset == 17 }
 	run := e2e(url)
-	run.Drain = 100 * time.Millisecond
+	run.Drain = 3 * time.Second // waited for in vain: the others must be there by then
 	r, err := run.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -197,7 +197,7 @@ func (o *one) untilServed() {
 // until waits for something to become so; else the test ends with what is wrong.
 func (o *one) until(wrong string, is func(*leadership) bool) {
 	o.t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -230,7 +230,7 @@ func TestDamagedOpenSegmentIsReadOnly(t *testing.T) {
 	o.stop()
 	o.boot()
 	o.p.SetHead(o.world.head)
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		if _, _, err := o.readFrom(0); err == nil {
 			break
 		} else if time.Now().After(deadline) {
