@@ -27,6 +27,7 @@ type controller struct {
 	past    map[mq.PartitionID]seal.History
 	moved   map[mq.PartitionID]int64 // revisions of our own openings that the view may not show yet
 	made    map[mq.TopicID]uint32    // partitions made that the view may not show yet
+	tombs   map[mq.TopicID]time.Time // since when tombstones are known of topics of which nothing else is left
 	calm    time.Time                // before it, only restarts are acted upon
 	suspect map[mq.StoreID]bool
 	// balanced is when leaders were spread last.

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,34 @@ import (
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
 )
+
+// What the clock of who deleted a topic says is not taken alone: it may be hours behind, or the controller's own ahead, and who writes
+// something of the topic would find no tombstone.
+func TestTombstonesRestWhateverClocksSay(t *testing.T) {
+	k := &controller{}
+	began := time.Now()
+	ancient := meta.Topic{ID: 1, Deleted: true, DeletedAt: began.Add(-5 * time.Hour)}
+	late := meta.Topic{ID: 2, Deleted: true, DeletedAt: began.Add(-5 * time.Hour)}
+	ahead := meta.Topic{ID: 3, Deleted: true, DeletedAt: began.Add(5 * time.Hour)}
+	at := func(after time.Duration, there []meta.Topic, want ...mq.TopicID) {
+		t.Helper()
+		var got []mq.TopicID
+		for _, x := range k.foldable(there, began.Add(after)) {
+			got = append(got, x.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("after %s: %v, want %v", after, got, want)
+		}
+	}
+	at(0, []meta.Topic{ancient, ahead})
+	at(foldRest-1, []meta.Topic{ancient, late, ahead})
+	at(foldRest, []meta.Topic{ancient, late, ahead}, 1)
+	at(2*foldRest, []meta.Topic{late, ahead}, 2)
+	at(3*foldRest, []meta.Topic{ancient, ahead}) // another one of its number would be new
+	if len(k.tombs) != 2 {
+		t.Errorf("%v are remembered", k.tombs)
+	}
+}
 
 // Tombstones of long ago are folded by the controller, those of just now are not, and none is forgotten.
 func TestOldTombstonesAreFolded(t *testing.T) {

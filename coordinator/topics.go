@@ -40,13 +40,11 @@ func (k *controller) topics(ctx context.Context) {
 			k.log.Warn("making partitions; it will be tried again", "topic", t.Name, "err", err)
 		}
 	}
-	var old []meta.Topic
+	var gone []meta.Topic
 	for _, t := range k.view.DeletedTopics() {
 		delete(k.made, t.ID)
 		if _, any := k.view.Head(mq.PartitionID{Topic: t.ID}); !any && len(k.view.Groups(t.ID)) == 0 {
-			if time.Since(t.DeletedAt) > foldAfter {
-				old = append(old, t)
-			}
+			gone = append(gone, t)
 			continue
 		}
 		if err := k.store.ForgetTopic(ctx, t.ID); err != nil && ctx.Err() == nil {
@@ -54,12 +52,38 @@ func (k *controller) topics(ctx context.Context) {
 			k.log.Warn("removing the keys of a deleted topic; it will be tried again", "topic", t.Name, "err", err)
 		}
 	}
-	k.fold(ctx, old)
+	k.fold(ctx, k.foldable(gone, time.Now()))
 }
 
-// foldAfter is how long a deleted topic has a tombstone of its own, which those who write something of the topic look at: much
-// longer than any of them can be under way.
-const foldAfter = time.Hour
+const (
+	// foldAfter is how long a deleted topic has a tombstone of its own, which those who write something of the topic look at: much
+	// longer than any of them can be under way.
+	foldAfter = time.Hour
+	// foldRest is how long this controller must have known the tombstone, which no clock on a wall has a say in: that of who deleted
+	// the topic, or the own one, may be hours off. It is still longer than anybody can be under way.
+	foldRest = 30 * time.Second
+)
+
+// foldable are those tombstones of topics of which nothing else is left that are old enough to be folded. It notes which there are.
+func (k *controller) foldable(gone []meta.Topic, now time.Time) (old []meta.Topic) {
+	known := make(map[mq.TopicID]time.Time, len(gone))
+	for _, t := range gone {
+		since, ok := k.tombs[t.ID]
+		if !ok {
+			since = now
+		}
+		known[t.ID] = since
+		switch {
+		case now.Round(0).Sub(t.DeletedAt) <= foldAfter:
+		case now.Sub(since) < foldRest:
+			k.lookBy(since.Add(foldRest))
+		default:
+			old = append(old, t)
+		}
+	}
+	k.tombs = known
+	return old
+}
 
 // fold moves the tombstones of topics that were deleted long ago into one key, a few at a time.
 func (k *controller) fold(ctx context.Context, old []meta.Topic) {
