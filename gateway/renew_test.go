@@ -46,8 +46,8 @@ func TestRenewalsFollowSignsOfLife(t *testing.T) {
 		due(1, "another lease")
 		time.Sleep(9 * time.Second)
 		due(0, "silence for a ttl")
-		if len(r.all) != 0 {
-			t.Error("who is silent for a ttl is forgotten")
+		if r.any() {
+			t.Error("who is silent for a ttl is forgotten, and nobody is looked for any more")
 		}
 	})
 }
