@@ -75,6 +75,7 @@ func (s *Store) recordFacts(list ...fact) error {
 	if err := s.facts.record(list...); err != nil {
 		return s.fail(err)
 	}
+	poke(s.pokeLedger) // it tells how many facts there are
 	return nil
 }
 

@@ -3,10 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -14,8 +11,6 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
-	"github.com/dgraph-io/badger/v4/table"
-	"github.com/dgraph-io/ristretto/v2/z"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -88,10 +83,14 @@ func badgerOptions(dir string, readOnly bool, log badger.Logger) badger.Options 
 		WithLogger(log)
 }
 
-// openBadger opens a volume's Badger. Damage that makes Badger fail or panic is ErrDamaged.
-func openBadger(dir string, readOnly bool, log badger.Logger) (db *badger.DB, err error) {
+// openBadger opens a volume's Badger. Damage that makes Badger fail or panic is ErrDamaged, unless it is one of a table or of the
+// manifest and keep says what may be in a mended one; nil is for a directory that is not mended.
+func openBadger(dir string, readOnly bool, log *badgerLog, keep keeps) (db *badger.DB, err error) {
 	opt := badgerOptions(dir, readOnly, log)
-	if err := checkTables(dir, opt); err != nil {
+	if err := settleTables(dir, opt, log, keep); err != nil {
+		return nil, err
+	}
+	if err := plainHeads(dir); err != nil {
 		return nil, err
 	}
 	if !readOnly { // a closed volume has no WAL, and Badger reads through no value log then
@@ -107,6 +106,29 @@ func openBadger(dir string, readOnly bool, log badger.Logger) (db *badger.DB, er
 	return db, err
 }
 
+// settleTables makes a directory one whose tables are whole and named by its manifest.
+func settleTables(dir string, opt badger.Options, log *badgerLog, keep keeps) error {
+	t, err := inspectTables(dir, opt)
+	if err != nil {
+		return err
+	}
+	broken := t.damage()
+	switch {
+	case broken != nil && keep == nil:
+		return broken
+	case broken != nil:
+		log.log.Error("tables are made anew of what is intact", "error", broken)
+		if err := t.mend(keep); err != nil && !exhausted(err) {
+			return errors.Join(broken, err)
+		} else if err != nil {
+			return err
+		}
+	case t.unnamed:
+		return t.writeManifest()
+	}
+	return nil
+}
+
 // exhausted tells a lack of resources from damage, by the text: Badger's errors don't wrap.
 func exhausted(err error) bool {
 	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EACCES, syscall.EPERM} {
@@ -115,54 +137,6 @@ func exhausted(err error) bool {
 		}
 	}
 	return strings.Contains(err.Error(), "Cannot acquire directory lock")
-}
-
-// checkTables reads every table of a directory that its manifest names. Badger opens those on goroutines of its own, where a
-// panic over a truncated one can't be recovered from, so they are tried here first. Others Badger removes unread: they are
-// what a crash left of a table that was being written, or of one that was merged.
-func checkTables(dir string, opt badger.Options) error {
-	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // then Badger opens none
-	}
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	defer f.Close()
-	manifest, _, err := badger.ReplayManifestFile(f, opt.ExternalMagicVersion, opt)
-	if err != nil {
-		return fmt.Errorf("%w: badger: %w", ErrDamaged, err)
-	}
-	for id := range manifest.Tables {
-		name := table.NewFilename(id, dir)
-		if err := checkTable(name); err != nil {
-			return fmt.Errorf("%w: table %s: %w", ErrDamaged, name, err)
-		}
-	}
-	return nil
-}
-
-func checkTable(name string) (err error) {
-	defer recovered(&err)
-	info, err := os.Stat(name)
-	if err != nil {
-		return err
-	}
-	if info.Size() < 8 {
-		return fmt.Errorf("%d bytes", info.Size())
-	}
-	file, err := z.OpenMmapFile(name, os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	t, err := table.OpenTable(file, table.Options{
-		ReadOnly: true, Compression: options.None, ChkMode: options.OnTableAndBlockRead,
-		BlockSize: 4 << 10, TableSize: 2 << 20,
-	})
-	if err != nil {
-		return err
-	}
-	return t.Close(-1)
 }
 
 // recovered turns a panic, also one by a fault in a memory map, into an error. Deferred as

@@ -7,13 +7,66 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/dgraph-io/badger/v4"
 )
 
 // badgerLogHeader is the length of the head of Badger's logs (vlogHeaderSize in its value.go).
 const badgerLogHeader = 20
+
+// plainHeads makes what Badger keeps of encryption what it is without one: it names no key in the head of any log, and its registry of keys
+// is empty. A flipped bit there would cost all that the directory holds, and says nothing of it.
+func plainHeads(dir string) error {
+	registry := filepath.Join(dir, badger.KeyRegistryFileName)
+	b, err := os.ReadFile(registry)
+	if err == nil && (len(b) != keyRegistrySize || string(b[len(b)-len(keyRegistryText):]) != keyRegistryText) {
+		err = os.Remove(registry) // Badger makes it anew, or does without
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("store: %w", err)
+	}
+	for _, pattern := range []string{"*.mem", "*.vlog"} {
+		names, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		for _, name := range names {
+			if err := plainHead(name); err != nil {
+				return fmt.Errorf("store: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// keyRegistryText is what Badger's registry of keys consists of when it has none, behind 16 random bytes (key_registry.go).
+const keyRegistryText = "Hello Badger"
+
+const keyRegistrySize = 16 + len(keyRegistryText)
+
+// plainHead clears the number of a key in the head of a log.
+func plainHead(name string) error {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var number [8]byte
+	if n, err := f.ReadAt(number[:], 0); n < len(number) {
+		return endIsNoError(err) // cut within its head: nothing is in it
+	}
+	if number == [8]byte{} {
+		return nil
+	}
+	if _, err := f.WriteAt(make([]byte, len(number)), 0); err != nil {
+		return err
+	}
+	return f.Sync()
+}
 
 // endLogs ends the logs that Badger reads through when it opens a directory for writing (the memtables' WALs and
 // the last value log) at the first entry whose header makes no sense, behind what bridgeWAL and bridgeValueLog can keep.

@@ -52,8 +52,8 @@ func (s *Store) Claim(id mq.SegmentID) (mq.Position, error) {
 // claim is what Claim answers of a copy that a start found damaged, nil where it can't be known.
 func (w *settler) claim() *mq.Position {
 	parts := w.g.whole()
-	if w.g.facts.vague || w.r.lost || w.r.holes > 0 || w.cut || w.blind || len(parts) == 0 {
-		return nil // what is gone may have been its end
+	if w.g.facts.vague || w.g.facts.damaged && len(w.r.mended) > 0 || w.r.lost || w.r.holes > 0 || w.cut || w.blind || len(parts) == 0 {
+		return nil // what is gone may have been its end; marks tell nothing new of one that was damaged before
 	}
 	for i, p := range parts[1:] {
 		if p.first.Before(parts[i].next) {

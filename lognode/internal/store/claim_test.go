@@ -130,7 +130,7 @@ func mustClaimNothing(t *testing.T, cfg Config, look func(*Store)) {
 func TestClaimIsNotKnownAfterALoss(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, cfg Config){
-		"of a volume": func(t *testing.T, cfg Config) { flip(t, cfg.Dir+"/volumes/000002/MANIFEST", 0, 4) },
+		"of a volume": func(t *testing.T, cfg Config) { ruin(t, cfg.Dir+"/volumes/000002") },
 		"of marks":    func(t *testing.T, cfg Config) { flip(t, cfg.Dir+"/ledger", 10, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestEndMayBeInALostVolume(t *testing.T) {
 	last := s.active.dir
 	crashed := crashCopy(t, cfg)
 	mustClose(t, s)
-	flip(t, strings.Replace(last, cfg.Dir, crashed.Dir, 1)+"/MANIFEST", 0, 4)
+	ruin(t, strings.Replace(last, cfg.Dir, crashed.Dir, 1))
 	mustClaimNothing(t, crashed, func(s *Store) {
 		if info, _ := s.Segment(1); !info.Tail.Before(j.at) {
 			t.Errorf("%+v", info)

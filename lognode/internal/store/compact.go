@@ -168,7 +168,7 @@ func (s *Store) stopping() bool {
 func (s *Store) adopt(from []*volume, parts []copied, number uint32, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := newVolume(s.root, number, s.log, &s.metrics.badgerErrors)
+	v := s.volumeOf(number)
 	v.rolled, v.listed, v.bytes = true, true, bytes
 	s.volumes[number] = v
 	for _, c := range parts {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -29,8 +30,8 @@ func crashCopy(t *testing.T, cfg Config) Config {
 	return cfg
 }
 
-// copyDir copies the small files first: what is in the ledger and the facts must be in the volumes, which go on
-// being written meanwhile.
+// copyDir copies the small files first, the ledger before the facts: what is in the ledger must be in the facts, and what is in
+// both in the volumes, which go on being written meanwhile.
 func copyDir(t *testing.T, from, to string) {
 	t.Helper()
 	entries, err := os.ReadDir(from)
@@ -41,7 +42,7 @@ func copyDir(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 	for _, dirs := range []bool{false, true} {
-		for _, e := range entries {
+		for _, e := range slices.Backward(entries) {
 			if e.IsDir() != dirs {
 				continue
 			}

@@ -9,7 +9,8 @@
 //	LOCK             flock; held while a process has the store open
 //	facts            framed log of the node's own facts (store id, boot, segments, seals, ends), see facts.go
 //	ledger           framed log of marks: how far each segment was synced, see ledger.go
-//	volumes/000001   a Badger directory with about VolumeBytes of entries of all segments
+//	volumes/000001   a Badger directory with about VolumeBytes of entries of all segments; *.broken and *.told in it
+//	                 are what was mended, see tables.go
 //	volumes/000001.list   what a closed volume holds, see volumelist.go
 //	footers/7        what was derived of segment 7, see footers.go
 //	ballast, probe   see space.go and probe.go

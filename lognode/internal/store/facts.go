@@ -19,6 +19,8 @@ type fact struct {
 	Store   mq.StoreID `json:"store,omitempty"`
 	Cluster string     `json:"cluster,omitempty"`
 	Boot    uint64     `json:"boot,omitempty"`
+	// Frames is how many frames were recorded up to the one that this is in.
+	Frames uint64 `json:"frames,omitempty"`
 
 	// Create is a creation record. Gen tells two creations under one id apart (a damaged replica is
 	// removed and fetched again), and none comes twice, since lists of volumes still name those of removed segments: alone,
@@ -73,7 +75,9 @@ type facts struct {
 	gen      uint64
 	segments map[mq.SegmentID]segmentFacts
 	named    map[mq.PartitionID]mq.Named
-	weighed  int64 // how large the file was when it was last compared with its content
+	// frames is how many frames were ever recorded, durable how many of them are synced.
+	frames, durable uint64
+	weighed         int64 // how large the file was when it was last compared with its content
 }
 
 // factsRewriteBytes is how large the file may get beyond four times its content before it is written anew.
@@ -81,8 +85,9 @@ const factsRewriteBytes = 1 << 20
 
 // openFacts reads the facts, makes the store id in a new directory, and raises the boot number, on disk,
 // before anything else happens. Damage before the last frame is ErrFactsDamaged: a node that forgot a
-// seal or an end must not answer as if there had been none.
-func openFacts(dir string) (*facts, error) {
+// seal or an end must not answer as if there had been none. So it is when fewer frames than least are there, which
+// the ledger says were synced, and what is cut as torn is not all that is missing.
+func openFacts(dir string, least uint64) (*facts, error) {
 	f := &facts{segments: map[mq.SegmentID]segmentFacts{}, named: map[mq.PartitionID]mq.Named{}}
 	path := filepath.Join(dir, "facts")
 	_, statErr := os.Stat(path)
@@ -103,6 +108,8 @@ func openFacts(dir string) (*facts, error) {
 		err = factsDamaged(dir, "%d damaged places in %s", holes, path)
 	case f.store == "" && !fresh && dirHolds(filepath.Join(dir, "volumes")):
 		err = factsDamaged(dir, "%s names no store", path)
+	case f.frames+uint64(torn) < least: // each frame takes more than a byte
+		err = factsDamaged(dir, "%s is older than the ledger: %d of %d records are there", path, f.frames, least)
 	case f.store == "":
 		var id [16]byte
 		rand.Read(id[:])
@@ -110,7 +117,8 @@ func openFacts(dir string) (*facts, error) {
 	default:
 		// What was cut as torn may be damage to the boot number of the last run, or of more: each takes more than a byte.
 		boot := fact{Boot: f.boot + 1 + uint64(torn)}
-		if err = f.record(boot); err == nil && torn > 0 {
+		f.frames = max(f.frames, least)
+		if err = f.record(boot, fact{Frames: f.frames + 1}); err == nil && torn > 0 {
 			err = f.record(boot) // so that the next damage like that leaves this number to go on from
 		}
 	}
@@ -134,6 +142,7 @@ func dirHolds(dir string) bool {
 }
 
 func (f *facts) replay(body []byte) error {
+	f.frames++
 	var list []fact
 	if err := json.Unmarshal(body, &list); err != nil {
 		return fmt.Errorf("a frame is intact but not a list of facts: %w", err)
@@ -152,6 +161,8 @@ func (f *facts) apply(c fact) {
 		f.cluster = c.Cluster
 	case c.Boot != 0:
 		f.boot = max(f.boot, c.Boot)
+	case c.Frames != 0:
+		f.frames = max(f.frames, c.Frames)
 	case c.Create != nil:
 		s := segmentFacts{segment: *c.Create, gen: c.Gen, first: c.First, seal: c.Create.Sealed}
 		if c.Create.Sealed {
@@ -205,32 +216,47 @@ func (f *facts) ofCreation(id mq.SegmentID, gen uint64, change func(*segmentFact
 
 // record makes facts durable with one sync and applies them; all or none survive a crash.
 func (f *facts) record(list ...fact) error {
-	end, err := f.write(list...)
+	end, frames, err := f.write(list...)
+	if err == nil {
+		err = f.log.sync(end)
+	}
 	if err != nil {
 		return err
 	}
-	return f.log.sync(end)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.durable = max(f.durable, frames)
+	return nil
+}
+
+// recorded is how many frames are synced.
+func (f *facts) recorded() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.durable
 }
 
 // write is record without the sync, for callers that order facts under a lock and sync outside of it.
-func (f *facts) write(list ...fact) (end int64, err error) {
+// frames is how many were ever written.
+func (f *facts) write(list ...fact) (end int64, frames uint64, err error) {
 	body, err := json.Marshal(list)
 	if err != nil {
-		return 0, fmt.Errorf("store: facts: %w", err)
+		return 0, 0, fmt.Errorf("store: facts: %w", err)
 	}
 	if len(body) > maxFrame {
-		return 0, fmt.Errorf("store: %d facts at once are too many", len(list))
+		return 0, 0, fmt.Errorf("store: %d facts at once are too many", len(list))
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	end, err = f.log.write(appendFrame(nil, body))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
+	f.frames++
 	for _, c := range list {
 		f.apply(c)
 	}
-	return end, nil
+	return end, f.frames, nil
 }
 
 // tidy writes the file anew when most of it is history.
@@ -282,6 +308,7 @@ func (f *facts) content() []byte {
 	for p, n := range f.named {
 		list = append(list, fact{Partition: &p, Number: n.Number, Revision: n.Revision})
 	}
+	list = append(list, fact{Frames: f.frames}) // the last one: those of the content count, too, when they are read
 	var frames []byte
 	const perFrame = 1024
 	for len(list) > 0 {

@@ -300,7 +300,7 @@ func TestHistoryIsTidied(t *testing.T) {
 	p := mq.PartitionID{Topic: 1, Number: 1}
 	padding := fmt.Sprintf("%0*d", 1<<20, 1)
 	for i := range 3 {
-		if _, err := s.facts.write(fact{Partition: &p, Number: 7, Revision: int64(i)}, fact{Cluster: padding}, fact{Cluster: "c"}); err != nil {
+		if _, _, err := s.facts.write(fact{Partition: &p, Number: 7, Revision: int64(i)}, fact{Cluster: padding}, fact{Cluster: "c"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -142,7 +142,7 @@ func (s *Store) openAhead() error {
 // newVolumeLocked takes the next number; Store.mu is held.
 func (s *Store) newVolumeLocked() *volume {
 	s.number++
-	return newVolume(s.root, s.number, s.log, &s.metrics.badgerErrors)
+	return s.volumeOf(s.number)
 }
 
 // retire writes the lists of rolled volumes and closes their writing side. The one that was rolled last
@@ -294,7 +294,8 @@ func (s *Store) ledgerLoop() {
 func (s *Store) collectMoved() []mark {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	marks := make([]mark, 0, len(s.moved))
+	marks := make([]mark, 0, 1+len(s.moved))
+	marks = append(marks, stand{volume: s.active.number, tables: uint32(s.active.tables)}.mark())
 	for id := range s.moved {
 		// A damaged segment keeps its old mark, which says that it was longer once.
 		if g := s.segments[id]; g != nil && !g.damaged {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/splashdam/splashdam/shared/mq"
@@ -26,8 +27,30 @@ type mark struct {
 type ledger struct {
 	log *framelog
 
+	// facts is how many frames of the facts are synced.
+	facts func() uint64
+
 	mu    sync.Mutex // orders collecting marks and writing them; taken before Store.mu
 	marks map[mq.SegmentID]mark
+	stand stand
+}
+
+// stand is what a record says beside the marks. It is in the file as a mark of segment 0, which there is none of.
+type stand struct {
+	// All that was put in volumes before this one, and in the first tables of it, is told by marks.
+	volume, tables uint32
+	// facts is how many frames of the facts were synced.
+	facts uint64
+}
+
+func (s stand) mark() mark {
+	return mark{tail: mq.Position{Offset: uint64(s.volume), Seq: s.tables}, count: s.facts}
+}
+
+// covers says whether all that was put in tables of a volume, of which last is the highest number, is told by marks. Tables are
+// numbered from 1 on, and none goes.
+func (s stand) covers(volume uint32, last uint64) bool {
+	return volume < s.volume || volume == s.volume && last <= uint64(s.tables)
 }
 
 // ledgerRewriteBytes is how large the file may get beyond four times its content before it is written anew.
@@ -36,7 +59,7 @@ const ledgerRewriteBytes = 1 << 20
 // openLedger reads the marks. Damage never stops a start (museum 9): a torn end is cut, a hole loses
 // marks, and holes says that some were lost.
 func openLedger(dir string) (l *ledger, holes int, err error) {
-	l = &ledger{marks: map[mq.SegmentID]mark{}}
+	l = &ledger{marks: map[mq.SegmentID]mark{}, facts: func() uint64 { return 0 }}
 	bad := 0
 	l.log, holes, _, err = openFramelog(filepath.Join(dir, "ledger"), func(body []byte) error {
 		marks, err := parseMarks(body)
@@ -53,22 +76,33 @@ func openLedger(dir string) (l *ledger, holes int, err error) {
 }
 
 func (l *ledger) apply(m mark) {
-	if m.removed {
+	switch {
+	case m.segment == 0:
+		l.stand = stand{volume: uint32(m.tail.Offset), tables: m.tail.Seq, facts: m.count}
+	case m.removed:
 		delete(l.marks, m.segment)
-		return
+	default:
+		l.marks[m.segment] = m
 	}
-	l.marks[m.segment] = m
 }
 
-// record writes the marks that collect returns and syncs them. Marks get into the file in the order in
+// record writes the marks that collect returns, of segment 0 the stand up to which they are all that there are, and syncs them. Marks get into the file in the order in
 // which they were collected, so a later one is never overtaken by an earlier one.
 func (l *ledger) record(collect func() []mark) error {
 	l.mu.Lock()
-	marks := collect()
-	if len(marks) == 0 {
+	now := l.stand
+	now.facts = l.facts()
+	marks := slices.DeleteFunc(collect(), func(m mark) bool {
+		if m.segment == 0 {
+			now.volume, now.tables = uint32(m.tail.Offset), m.tail.Seq
+		}
+		return m.segment == 0
+	})
+	if len(marks) == 0 && now == l.stand {
 		l.mu.Unlock()
 		return nil
 	}
+	marks = append(marks, now.mark())
 	end, err := l.log.write(appendMarkFrames(nil, marks))
 	if err == nil {
 		for _, m := range marks {
@@ -104,7 +138,7 @@ func (l *ledger) tidy() error {
 }
 
 func (l *ledger) content() []byte {
-	marks := make([]mark, 0, len(l.marks))
+	marks := []mark{l.stand.mark()}
 	for _, m := range l.marks {
 		marks = append(marks, m)
 	}

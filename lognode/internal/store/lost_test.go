@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/splashdam/splashdam/shared/mq"
@@ -15,6 +16,13 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// ruin makes a volume one that can't be opened, nor mended: where a table was is a directory.
+func ruin(t *testing.T, volume string) {
+	t.Helper()
+	table := filepath.Join(volume, "000001.sst")
+	must(t, errors.Join(os.Remove(filepath.Join(volume, "MANIFEST")), os.RemoveAll(table), os.Mkdir(table, 0o755)))
 }
 
 // spoilEnd flips the last byte of a file: its last frame is taken for torn.
@@ -42,6 +50,53 @@ func TestBootNumberIsNotUsedAgain(t *testing.T) {
 		last = s.Identity()
 		mustClose(t, s)
 		spoilEnd(t, filepath.Join(cfg.Dir, "facts"))
+	}
+}
+
+// An older version of the facts is put back. The ledger says how many records there were, so that the node does not take its last boot
+// number again, nor forget an end or what was named; however often it is tried.
+func TestOlderFactsShow(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(s *Store) error{
+		"a start": func(*Store) error { return nil },
+		"an end":  func(s *Store) error { return s.SetEnd(1, mq.Position{}) },
+		"a naming": func(s *Store) error {
+			return s.SetNamed(mq.PartitionID{Topic: 1, Number: 1}, mq.Named{Number: 9, Revision: 9})
+		},
+		"both, and a byte is torn": func(s *Store) error {
+			return errors.Join(s.SetNamed(mq.PartitionID{Topic: 1, Number: 1}, mq.Named{Number: 9, Revision: 9}), s.SetEnd(1, mq.Position{}))
+		},
+	} {
+		for _, crash := range []bool{false, true} {
+			cfg := testConfig(t.TempDir())
+			s := mustOpen(t, cfg)
+			mustCreate(t, s, 1)
+			mustClose(t, s)
+			facts := filepath.Join(cfg.Dir, "facts")
+			old, err := os.ReadFile(facts)
+			must(t, err)
+			if strings.HasSuffix(name, "torn") {
+				old = append(old, frameMarker[0])
+			}
+			s = mustOpen(t, cfg)
+			must(t, change(s))
+			if crash {
+				must(t, s.ledger.record(s.collectMoved))
+				cfg = crashCopy(t, cfg)
+				facts = filepath.Join(cfg.Dir, "facts")
+			}
+			mustClose(t, s)
+			whole, err := os.ReadFile(facts)
+			must(t, err)
+			must(t, os.WriteFile(facts, old, 0o644))
+			for range 4 {
+				if s, err := Open(cfg, quiet, nil); !errors.Is(err, ErrFactsDamaged) {
+					t.Fatalf("%s, crash %v: %v, %v", name, crash, s, err)
+				}
+			}
+			must(t, os.WriteFile(facts, whole, 0o644))
+			mustClose(t, mustOpen(t, cfg))
+		}
 	}
 }
 
@@ -94,7 +149,7 @@ func TestLostReplacementShows(t *testing.T) {
 func TestListTellsWhatAVolumeHeld(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(dir string){
-		"broken":  func(dir string) { flip(t, filepath.Join(dir, "volumes", "000001", "MANIFEST"), 0, 4) },
+		"broken":  func(dir string) { ruin(t, filepath.Join(dir, "volumes", "000001")) },
 		"missing": func(dir string) { must(t, os.RemoveAll(filepath.Join(dir, "volumes", "000001"))) },
 		"without a WAL and a table": func(dir string) {
 			for _, pattern := range []string{"*.mem", "*.sst", "MANIFEST"} {
@@ -131,7 +186,7 @@ func (h harm) mustBeDamaged(t *testing.T) {
 func TestFoundDamageOutlivesTheLedger(t *testing.T) {
 	t.Parallel()
 	h := prepare(t, true, 40)
-	flip(t, filepath.Join(h.cfg.Dir, "volumes", "000001", "MANIFEST"), 0, 4)
+	ruin(t, filepath.Join(h.cfg.Dir, "volumes", "000001"))
 	h.mustBeDamaged(t)
 	must(t, os.Truncate(filepath.Join(h.cfg.Dir, "ledger"), 0))
 	h.mustBeDamaged(t)

@@ -27,7 +27,9 @@ type recovery struct {
 	// blind is the last of those of which nobody knows what was in it: perhaps entries that the ledger does not tell of yet.
 	blind uint32
 	aside []*volume // those to be set aside, once what that means for segments is on disk
-	holes int       // places where the ledger lost marks
+	// mended are those in which something was broken and is made anew.
+	mended []*volume
+	holes  int // places where the ledger lost marks
 	// told is, by the segment's generation, how far the volumes' lists say that it was synced.
 	told map[uint64]mq.Position
 	// news are what the facts must say and do not.
@@ -139,7 +141,7 @@ func (r *recovery) readLists(numbers []uint32, dirs map[uint32]bool) error {
 			if !dirs[old] {
 				continue
 			}
-			if err := newVolume(s.root, old, s.log, &s.metrics.badgerErrors).remove(); err != nil {
+			if err := s.volumeOf(old).remove(); err != nil {
 				return err
 			}
 			delete(dirs, old)
@@ -204,7 +206,7 @@ func (r *recovery) pruneMarks(holes int) error {
 // be opened is set aside under another name; what it held is then missed by the ledger.
 func (r *recovery) openVolume(n uint32) error {
 	s := r.s
-	v := newVolume(s.root, n, s.log, &s.metrics.badgerErrors)
+	v := s.volumeOf(n)
 	l := r.lists[n]
 	if l != nil && !l.Active {
 		v.rolled, v.listed, v.bytes = true, true, l.Bytes
@@ -212,13 +214,14 @@ func (r *recovery) openVolume(n uint32) error {
 		r.takeList(v, l)
 		return nil
 	}
+	listed := v.keep
+	v.keep = r.keeps(n, l)
 	err := v.openForWriting()
+	v.keep = listed
 	if err == nil {
-		// From here on its list, if it has one, is not true any more: entries will be added.
-		err = errors.Join(removeIfThere(listPath(s.root, n)), syncDir(s.root))
 		s.volumes[n] = v
 		r.unlisted = append(r.unlisted, v)
-		if err == nil {
+		if err = r.noteMended(v, l); err == nil {
 			err = r.scanKeys(v, l)
 		}
 	}
@@ -248,8 +251,13 @@ func (r *recovery) leaveOut(v *volume) {
 	r.aside = append(r.aside, v)
 }
 
-// setAside gives the broken volumes other names, so that later starts do not find them.
+// setAside gives the broken volumes and what was mended other names, so that later starts do not find them.
 func (r *recovery) setAside() error {
+	for _, v := range r.mended {
+		if err := errors.Join(removeIfThere(listPath(r.s.root, v.number)), syncDir(r.s.root), toldOf(v.dir)); err != nil {
+			return err
+		}
+	}
 	if len(r.aside) == 0 {
 		return nil
 	}
@@ -281,7 +289,7 @@ func (r *recovery) takeList(v *volume, l *volumeList) {
 func (r *recovery) chooseActive() error {
 	s := r.s
 	usable := r.unlisted
-	if r.lost || r.damaged > 0 {
+	if r.lost || r.damaged > 0 || len(r.mended) > 0 {
 		usable = nil
 	}
 	var floor uint32 // below the volume that a segment begins at, its keys would be taken for an earlier creation's

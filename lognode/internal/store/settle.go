@@ -106,12 +106,14 @@ func (r *recovery) settle(g *segment, runs []*found) error {
 
 // expected is how far the ledger and the lists say the segment was synced; a decided end takes nothing but what is
 // beyond it.
-func (w *settler) expected() mq.Position {
-	at := w.mark.tail
-	if told := w.r.told[w.g.facts.gen]; at.Before(told) {
+func (w *settler) expected() mq.Position { return w.r.expected(w.g) }
+
+func (r *recovery) expected(g *segment) mq.Position {
+	at := r.s.ledger.marks[g.facts.segment.ID].tail
+	if told := r.told[g.facts.gen]; at.Before(told) {
 		at = told
 	}
-	if end := w.g.facts.end; end != nil && end.Before(at) {
+	if end := g.facts.end; end != nil && end.Before(at) {
 		return *end
 	}
 	return at
@@ -226,11 +228,16 @@ func countBelow(f *found, id mq.SegmentID, before mq.Position) (*found, error) {
 		c := *f // the scan of the keys has counted them
 		return &c, nil
 	}
-	c := &found{part: part{vol: f.vol, first: f.first}}
-	err := f.vol.view(func(txn *badger.Txn) error {
+	return countKeys(f.vol, id, f.first, before)
+}
+
+// countKeys counts a segment's keys in a volume between two positions, and their bytes.
+func countKeys(v *volume, id mq.SegmentID, from, before mq.Position) (*found, error) {
+	c := &found{part: part{vol: v, first: from}}
+	err := v.view(func(txn *badger.Txn) error {
 		it := iterate(txn, id, false)
 		defer it.Close()
-		for it.Seek(entryKey(id, f.first)); it.Valid(); it.Next() {
+		for it.Seek(entryKey(id, from)); it.Valid(); it.Next() {
 			_, at, ok := parseKey(it.Item().Key())
 			if !ok || !at.Before(before) {
 				break

@@ -118,13 +118,14 @@ func (s *Store) open(reg prometheus.Registerer) (err error) {
 	if err := s.space.prepare(); err != nil {
 		return err
 	}
-	if s.facts, err = openFacts(s.cfg.Dir); err != nil {
-		return err
-	}
 	var holes int
 	if s.ledger, holes, err = openLedger(s.cfg.Dir); err != nil {
 		return err
 	}
+	if s.facts, err = openFacts(s.cfg.Dir, s.ledger.stand.facts); err != nil {
+		return err
+	}
+	s.ledger.facts = s.facts.recorded
 	if err := os.MkdirAll(s.root, 0o755); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}

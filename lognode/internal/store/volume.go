@@ -23,6 +23,10 @@ type volume struct {
 	log    *badgerLog
 	// ts is the timestamp of the last synced commit; reads are at it. Only the committer raises it.
 	ts atomic.Uint64
+	// keep says what a mended table of it may hold; nil is for a volume that was made in this run. It is set before anybody opens it.
+	keep keeps
+	// mended is told, once it can be read, that tables of a closed one were mended; nil is nobody.
+	mended func()
 	// dirSeen is the change time of the directory up to which its names are synced. Committer only.
 	dirSeen time.Time
 
@@ -75,7 +79,7 @@ func parseVolumeName(name string) (uint32, bool) {
 // nothing that recovery finds can be forgotten after it was reported.
 func (v *volume) openForWriting() error {
 	if dirHolds(v.dir) {
-		db, err := openBadger(v.dir, false, v.log)
+		db, err := openBadger(v.dir, false, v.log, v.keep)
 		if err != nil {
 			return err
 		}
@@ -83,7 +87,7 @@ func (v *volume) openForWriting() error {
 			return fmt.Errorf("store: settling volume %d: %w", v.number, err)
 		}
 	}
-	db, err := openBadger(v.dir, false, v.log)
+	db, err := openBadger(v.dir, false, v.log, v.keep)
 	if err != nil {
 		return err
 	}
@@ -110,29 +114,38 @@ func (v *volume) filled(halves int, volumeBytes int64) bool {
 // acquire gives the open Badger, opening it for reading if it is closed; release must follow. The error
 // is errGone when the volume was removed.
 func (v *volume) acquire() (*badger.DB, error) {
+	db, opened, err := v.hold()
+	if opened && v.mended != nil {
+		v.mended()
+	}
+	return db, err
+}
+
+// hold is acquire, and says whether it opened the Badger.
+func (v *volume) hold() (db *badger.DB, opened bool, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for v.busy {
 		v.cond.Wait()
 	}
 	if v.gone {
-		return nil, errGone
+		return nil, false, errGone
 	}
 	if v.db == nil {
 		v.busy = true
 		v.mu.Unlock()
-		db, err := openBadger(v.dir, true, v.log)
+		db, err := openBadger(v.dir, true, v.log, v.keep)
 		v.mu.Lock()
 		v.busy = false
 		v.cond.Broadcast()
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		v.db = db
+		v.db, opened = db, true
 		v.ts.Store(math.MaxUint64)
 	}
 	v.refs++
-	return v.db, nil
+	return v.db, opened, nil
 }
 
 func (v *volume) release() {
