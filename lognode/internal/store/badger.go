@@ -84,19 +84,21 @@ func badgerOptions(dir string, readOnly bool, log badger.Logger) badger.Options 
 }
 
 // openBadger opens a volume's Badger. Damage that makes Badger fail or panic is ErrDamaged, unless it is one of a table or of the
-// manifest and keep says what may be in a mended one; nil is for a directory that is not mended.
-func openBadger(dir string, readOnly bool, log *badgerLog, keep keeps) (db *badger.DB, err error) {
-	opt := badgerOptions(dir, readOnly, log)
-	if err := settleTables(dir, opt, log, keep); err != nil {
+// manifest and the volume knows what may be in a mended one.
+func (v *volume) openBadger(readOnly bool) (db *badger.DB, err error) {
+	opt := badgerOptions(v.dir, readOnly, v.log)
+	if err := settleTables(v.dir, opt, v.log, v.keep); err != nil {
 		return nil, err
 	}
-	if err := plainHeads(dir); err != nil {
+	if err := plainHeads(v.dir); err != nil {
 		return nil, err
 	}
 	if !readOnly { // a closed volume has no WAL, and Badger reads through no value log then
-		if err := endLogs(dir); err != nil {
+		torn, err := endLogs(v.dir)
+		if err != nil {
 			return nil, err
 		}
+		v.torn = v.torn || torn
 	}
 	defer recovered(&err)
 	db, err = badger.OpenManaged(opt)

@@ -74,29 +74,36 @@ func plainHead(name string) error {
 // and leak its goroutines, and one of 4 GiB makes it panic: then everything in the volume would count as damaged, for
 // one broken entry.
 // Source: safeRead.Entry and header.DecodeFrom of Badger 4.9.
-func endLogs(dir string) error {
+//
+// torn says that a WAL ends in something that is not a whole transaction.
+func endLogs(dir string) (torn bool, err error) {
 	if err := removeEmptyLogs(dir); err != nil {
-		return err
+		return false, err
 	}
 	names, err := filepath.Glob(filepath.Join(dir, "*.mem"))
 	if err != nil {
-		return fmt.Errorf("store: %w", err)
+		return false, fmt.Errorf("store: %w", err)
 	}
 	values, err := filepath.Glob(filepath.Join(dir, "*.vlog"))
 	if err != nil {
-		return fmt.Errorf("store: %w", err)
+		return false, fmt.Errorf("store: %w", err)
 	}
 	for _, name := range names {
-		if err := endLog(name, bridgeWAL); err != nil {
-			return fmt.Errorf("store: %w", err)
+		err := endLog(name, func(f *os.File) (end int64, err error) {
+			end, cut, err := bridgeWAL(f)
+			torn = torn || cut
+			return end, err
+		})
+		if err != nil {
+			return false, fmt.Errorf("store: %w", err)
 		}
 	}
 	if len(values) > 0 { // the names are numbers of six digits
 		if err := endLog(slices.Max(values), bridgeValueLog); err != nil {
-			return fmt.Errorf("store: %w", err)
+			return false, fmt.Errorf("store: %w", err)
 		}
 	}
-	return nil
+	return torn, nil
 }
 
 // removeEmptyLogs removes the logs that have not a byte. A process that was killed while Badger made or removed one leaves it

@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -19,8 +21,9 @@ type fact struct {
 	Store   mq.StoreID `json:"store,omitempty"`
 	Cluster string     `json:"cluster,omitempty"`
 	Boot    uint64     `json:"boot,omitempty"`
-	// Frames is how many frames were recorded up to the one that this is in.
+	// Frames is how many frames were recorded up to the one that this is in, Marks how many records of the ledger there were.
 	Frames uint64 `json:"frames,omitempty"`
+	Marks  uint64 `json:"marks,omitempty"`
 
 	// Create is a creation record. Gen tells two creations under one id apart (a damaged replica is
 	// removed and fetched again), and none comes twice, since lists of volumes still name those of removed segments: alone,
@@ -75,9 +78,11 @@ type facts struct {
 	gen      uint64
 	segments map[mq.SegmentID]segmentFacts
 	named    map[mq.PartitionID]mq.Named
-	// frames is how many frames were ever recorded, durable how many of them are synced.
-	frames, durable uint64
-	weighed         int64 // how large the file was when it was last compared with its content
+	frames   uint64 // how many were ever recorded
+	marks    uint64 // how many records the ledger had when a frame told of it last
+	ledger   *ledger
+	durable  atomic.Uint64 // how many frames are synced
+	weighed  int64         // how large the file was when it was last compared with its content
 }
 
 // factsRewriteBytes is how large the file may get beyond four times its content before it is written anew.
@@ -85,10 +90,11 @@ const factsRewriteBytes = 1 << 20
 
 // openFacts reads the facts, makes the store id in a new directory, and raises the boot number, on disk,
 // before anything else happens. Damage before the last frame is ErrFactsDamaged: a node that forgot a
-// seal or an end must not answer as if there had been none. So it is when fewer frames than least are there, which
-// the ledger says were synced, and what is cut as torn is not all that is missing.
-func openFacts(dir string, least uint64) (*facts, error) {
-	f := &facts{segments: map[mq.SegmentID]segmentFacts{}, named: map[mq.PartitionID]mq.Named{}}
+// seal or an end must not answer as if there had been none. So it is when fewer frames are there than the
+// ledger says were synced, and what is cut as torn is not all that is missing.
+func openFacts(dir string, l *ledger) (*facts, error) {
+	least := l.stand.facts
+	f := &facts{ledger: l, segments: map[mq.SegmentID]segmentFacts{}, named: map[mq.PartitionID]mq.Named{}}
 	path := filepath.Join(dir, "facts")
 	_, statErr := os.Stat(path)
 	fresh := errors.Is(statErr, fs.ErrNotExist)
@@ -163,6 +169,8 @@ func (f *facts) apply(c fact) {
 		f.boot = max(f.boot, c.Boot)
 	case c.Frames != 0:
 		f.frames = max(f.frames, c.Frames)
+	case c.Marks != 0:
+		f.marks = max(f.marks, c.Marks)
 	case c.Create != nil:
 		s := segmentFacts{segment: *c.Create, gen: c.Gen, first: c.First, seal: c.Create.Sealed}
 		if c.Create.Sealed {
@@ -225,20 +233,18 @@ func (f *facts) record(list ...fact) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.durable = max(f.durable, frames)
+	f.durable.Store(max(f.durable.Load(), frames))
 	return nil
-}
-
-// recorded is how many frames are synced.
-func (f *facts) recorded() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.durable
 }
 
 // write is record without the sync, for callers that order facts under a lock and sync outside of it.
 // frames is how many were ever written.
 func (f *facts) write(list ...fact) (end int64, frames uint64, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if marks := f.ledger.durable.Load(); marks > f.marks {
+		list = append(slices.Clip(list), fact{Marks: marks})
+	}
 	body, err := json.Marshal(list)
 	if err != nil {
 		return 0, 0, fmt.Errorf("store: facts: %w", err)
@@ -246,8 +252,6 @@ func (f *facts) write(list ...fact) (end int64, frames uint64, err error) {
 	if len(body) > maxFrame {
 		return 0, 0, fmt.Errorf("store: %d facts at once are too many", len(list))
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	end, err = f.log.write(appendFrame(nil, body))
 	if err != nil {
 		return 0, 0, err
@@ -308,7 +312,7 @@ func (f *facts) content() []byte {
 	for p, n := range f.named {
 		list = append(list, fact{Partition: &p, Number: n.Number, Revision: n.Revision})
 	}
-	list = append(list, fact{Frames: f.frames}) // the last one: those of the content count, too, when they are read
+	list = append(list, fact{Marks: f.marks}, fact{Frames: f.frames}) // the last one: those of the content count, too, when they are read
 	var frames []byte
 	const perFrame = 1024
 	for len(list) > 0 {

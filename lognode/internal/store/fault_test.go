@@ -199,7 +199,8 @@ func TestMuseum09LedgerNeverStopsTheStart(t *testing.T) {
 			for _, j := range h.journals {
 				j.mustHold(t, s, len(j.entries))
 			}
-			if lost := countOf(t, s.metrics.marksLost); (lost > 0) != (name == "middle") {
+			// That all marks are gone may show, too, if the facts tell of some.
+			if lost := countOf(t, s.metrics.marksLost); name == "middle" && lost == 0 || name == "torn" && lost > 0 {
 				t.Fatalf("%v places are reported as damaged", lost)
 			}
 			mustClose(t, s)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -27,8 +28,9 @@ type mark struct {
 type ledger struct {
 	log *framelog
 
-	// facts is how many frames of the facts are synced.
-	facts func() uint64
+	// facts is how many frames of the facts are synced, durable how many records are; each tells of the other.
+	facts   *atomic.Uint64
+	durable atomic.Uint64
 
 	mu    sync.Mutex // orders collecting marks and writing them; taken before Store.mu
 	marks map[mq.SegmentID]mark
@@ -39,12 +41,12 @@ type ledger struct {
 type stand struct {
 	// All that was put in volumes before this one, and in the first tables of it, is told by marks.
 	volume, tables uint32
-	// facts is how many frames of the facts were synced.
-	facts uint64
+	// facts is how many frames of the facts were synced, records how many records of the ledger there were.
+	facts, records uint64
 }
 
 func (s stand) mark() mark {
-	return mark{tail: mq.Position{Offset: uint64(s.volume), Seq: s.tables}, count: s.facts}
+	return mark{tail: mq.Position{Offset: uint64(s.volume), Seq: s.tables}, count: s.facts, sum: s.records}
 }
 
 // covers says whether all that was put in tables of a volume, of which last is the highest number, is told by marks. Tables are
@@ -59,7 +61,7 @@ const ledgerRewriteBytes = 1 << 20
 // openLedger reads the marks. Damage never stops a start (museum 9): a torn end is cut, a hole loses
 // marks, and holes says that some were lost.
 func openLedger(dir string) (l *ledger, holes int, err error) {
-	l = &ledger{marks: map[mq.SegmentID]mark{}, facts: func() uint64 { return 0 }}
+	l = &ledger{marks: map[mq.SegmentID]mark{}, facts: new(atomic.Uint64)}
 	bad := 0
 	l.log, holes, _, err = openFramelog(filepath.Join(dir, "ledger"), func(body []byte) error {
 		marks, err := parseMarks(body)
@@ -72,13 +74,14 @@ func openLedger(dir string) (l *ledger, holes int, err error) {
 		}
 		return nil
 	})
+	l.durable.Store(l.stand.records)
 	return l, holes + bad, err
 }
 
 func (l *ledger) apply(m mark) {
 	switch {
 	case m.segment == 0:
-		l.stand = stand{volume: uint32(m.tail.Offset), tables: m.tail.Seq, facts: m.count}
+		l.stand = stand{volume: uint32(m.tail.Offset), tables: m.tail.Seq, facts: m.count, records: m.sum}
 	case m.removed:
 		delete(l.marks, m.segment)
 	default:
@@ -91,7 +94,7 @@ func (l *ledger) apply(m mark) {
 func (l *ledger) record(collect func() []mark) error {
 	l.mu.Lock()
 	now := l.stand
-	now.facts = l.facts()
+	now.facts = l.facts.Load()
 	marks := slices.DeleteFunc(collect(), func(m mark) bool {
 		if m.segment == 0 {
 			now.volume, now.tables = uint32(m.tail.Offset), m.tail.Seq
@@ -102,6 +105,7 @@ func (l *ledger) record(collect func() []mark) error {
 		l.mu.Unlock()
 		return nil
 	}
+	now.records++
 	marks = append(marks, now.mark())
 	end, err := l.log.write(appendMarkFrames(nil, marks))
 	if err == nil {
@@ -110,10 +114,23 @@ func (l *ledger) record(collect func() []mark) error {
 		}
 	}
 	l.mu.Unlock()
+	if err == nil {
+		err = l.log.sync(end)
+	}
 	if err != nil {
 		return err
 	}
-	return l.log.sync(end)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.durable.Store(max(l.durable.Load(), now.records))
+	return nil
+}
+
+// lacks says whether the ledger lost its last records: it has fewer than the facts tell of. From then on it counts as if it had not.
+func (l *ledger) lacks(records uint64) bool {
+	lost := l.stand.records < records
+	l.stand.records = max(l.stand.records, records)
+	return lost
 }
 
 // of is the mark of a segment, zero if there is none.

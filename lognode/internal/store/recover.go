@@ -221,6 +221,10 @@ func (r *recovery) openVolume(n uint32) error {
 	if err == nil {
 		s.volumes[n] = v
 		r.unlisted = append(r.unlisted, v)
+		if v.torn && r.holes > 0 && l == nil {
+			// Without the marks, what was broken looks like what a crash left half written.
+			r.lost, r.blind = true, max(r.blind, n)
+		}
 		if err = r.noteMended(v, l); err == nil {
 			err = r.scanKeys(v, l)
 		}

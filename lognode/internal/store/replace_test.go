@@ -242,7 +242,7 @@ func TestReplacementIsRefused(t *testing.T) {
 func TestVolumesOfAllReplacementsAreNotTheOldCopys(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	f, err := openFacts(dir, 0)
+	f, err := openFacts(dir, &ledger{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestVolumesOfAllReplacementsAreNotTheOldCopys(t *testing.T) {
 	if err := errors.Join(f.log.rewrite(f.content), f.log.close()); err != nil {
 		t.Fatal(err)
 	}
-	if f, err = openFacts(dir, 0); err != nil {
+	if f, err = openFacts(dir, &ledger{}); err != nil {
 		t.Fatal(err)
 	}
 	defer f.log.close()

@@ -122,10 +122,13 @@ func (s *Store) open(reg prometheus.Registerer) (err error) {
 	if s.ledger, holes, err = openLedger(s.cfg.Dir); err != nil {
 		return err
 	}
-	if s.facts, err = openFacts(s.cfg.Dir, s.ledger.stand.facts); err != nil {
+	if s.facts, err = openFacts(s.cfg.Dir, s.ledger); err != nil {
 		return err
 	}
-	s.ledger.facts = s.facts.recorded
+	s.ledger.facts = &s.facts.durable
+	if s.ledger.lacks(s.facts.marks) {
+		holes++
+	}
 	if err := os.MkdirAll(s.root, 0o755); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}

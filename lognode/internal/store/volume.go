@@ -27,6 +27,8 @@ type volume struct {
 	keep keeps
 	// mended is told, once it can be read, that tables of a closed one were mended; nil is nobody.
 	mended func()
+	// torn says that the last transaction in a WAL was not whole when it was opened for writing.
+	torn bool
 	// dirSeen is the change time of the directory up to which its names are synced. Committer only.
 	dirSeen time.Time
 
@@ -79,7 +81,7 @@ func parseVolumeName(name string) (uint32, bool) {
 // nothing that recovery finds can be forgotten after it was reported.
 func (v *volume) openForWriting() error {
 	if dirHolds(v.dir) {
-		db, err := openBadger(v.dir, false, v.log, v.keep)
+		db, err := v.openBadger(false)
 		if err != nil {
 			return err
 		}
@@ -87,7 +89,7 @@ func (v *volume) openForWriting() error {
 			return fmt.Errorf("store: settling volume %d: %w", v.number, err)
 		}
 	}
-	db, err := openBadger(v.dir, false, v.log, v.keep)
+	db, err := v.openBadger(false)
 	if err != nil {
 		return err
 	}
@@ -134,7 +136,7 @@ func (v *volume) hold() (db *badger.DB, opened bool, err error) {
 	if v.db == nil {
 		v.busy = true
 		v.mu.Unlock()
-		db, err := openBadger(v.dir, true, v.log, v.keep)
+		db, err := v.openBadger(true)
 		v.mu.Lock()
 		v.busy = false
 		v.cond.Broadcast()

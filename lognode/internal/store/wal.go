@@ -61,15 +61,16 @@ func parseWAL(b []byte) (e walEntry, ok bool) {
 	return e, false
 }
 
-// bridgeWAL makes a WAL one that Badger reads to the last transaction that is whole. It says up to where all entries are intact.
-func bridgeWAL(f *os.File) (end int64, err error) {
+// bridgeWAL makes a WAL one that Badger reads to the last transaction that is whole. It says up to where all entries are intact, and
+// whether there is something behind that transaction.
+func bridgeWAL(f *os.File) (end int64, torn bool, err error) {
 	info, err := f.Stat()
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	b := make([]byte, info.Size()) // twice a memtable at most
 	if _, err := io.ReadFull(f, b); err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	written := len(bytes.TrimRight(b, "\x00"))
 	var open uint64 // the version of the transaction that has begun and not ended, or 0
@@ -85,22 +86,23 @@ func bridgeWAL(f *os.File) (end int64, err error) {
 			continue
 		}
 		next, after := nextWAL(b, at, written)
-		torn := open // the transaction that may be torn here
+		last := open // the transaction that may be torn here
 		if open == 0 {
-			torn = after.version
+			last = after.version
 		}
-		if next == 0 || !laterWAL(b, next, written, torn) || !fillWAL(b[at:next], open, after) {
+		if next == 0 || !laterWAL(b, next, written, last) || !fillWAL(b[at:next], open, after) {
 			break
 		}
 		at, open, bridged = next, after.version, true
 	}
+	torn = open != 0 || at < written
 	if !bridged {
-		return int64(at), nil
+		return int64(at), torn, nil
 	}
 	if _, err := f.WriteAt(b[:written], 0); err != nil {
-		return 0, err
+		return 0, torn, err
 	}
-	return int64(at), f.Sync()
+	return int64(at), torn, f.Sync()
 }
 
 // nextWAL is the place of the next intact entry behind a broken one; 0 is none.
