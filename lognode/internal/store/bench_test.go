@@ -3,6 +3,7 @@ package store
 import (
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/splashdam/splashdam/shared/mq"
@@ -57,22 +58,60 @@ func benchAppends(b *testing.B, clients, size int) {
 func BenchmarkAppend200B64Clients(b *testing.B) { benchAppends(b, 64, 200) }
 func BenchmarkAppend1MiB8Clients(b *testing.B)  { benchAppends(b, 8, 1<<20) }
 
-func BenchmarkEntryAt(b *testing.B) {
-	s := mustOpen(b, testConfig(b.TempDir()))
-	mustCreate(b, s, 1)
+// benchReads makes entries of a size in so many tables of one volume, and reports the processor's time of a read, too: that of the clock
+// is no measure while others work.
+func benchReads(b *testing.B, tables, entries, size int, read func(s *Store, i int) error) {
+	cfg := testConfig(b.TempDir())
 	j := newJournal(1)
-	const n = 20_000
-	for range n / 1000 {
-		var appends []Append
-		for range 1000 {
-			appends = append(appends, j.next(1, 200))
+	for i := range tables {
+		s := mustOpen(b, cfg)
+		if i == 0 {
+			mustCreate(b, s, 1)
 		}
-		mustAppend(b, s, appends...)
+		for len(j.entries) < entries*(i+1)/tables {
+			var appends []Append
+			for range min(1000, 4<<20/size) {
+				appends = append(appends, j.next(1, size))
+			}
+			mustAppend(b, s, appends...)
+			j.data = j.data[:0]
+		}
+		mustClose(b, s)
 	}
+	s := mustOpen(b, cfg)
+	var before, after syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &before)
 	b.ResetTimer()
 	for i := range b.N {
-		if _, err := s.EntryAt(1, uint64(i*7919%n)); err != nil {
+		if err := read(s, i); err != nil {
 			b.Fatal(err)
 		}
 	}
+	b.StopTimer()
+	syscall.Getrusage(syscall.RUSAGE_SELF, &after)
+	b.ReportMetric(float64(after.Utime.Nano()-before.Utime.Nano())/float64(b.N), "cpu-ns/op")
 }
+
+func benchEntryAt(b *testing.B, tables int) {
+	const n = 20_000
+	benchReads(b, tables, n, 200, func(s *Store, i int) error {
+		_, err := s.EntryAt(1, uint64(i*7919%n))
+		return err
+	})
+}
+
+func BenchmarkEntryAt1Table(b *testing.B)  { benchEntryAt(b, 1) }
+func BenchmarkEntryAt4Tables(b *testing.B) { benchEntryAt(b, 4) }
+func BenchmarkEntryAt8Tables(b *testing.B) { benchEntryAt(b, maxTables) }
+
+// benchScan reads a segment of 20 MiB through.
+func benchScan(b *testing.B, size int) {
+	n := 20 << 20 / size
+	b.SetBytes(int64(n * size))
+	benchReads(b, 1, n, size, func(s *Store, _ int) error {
+		return s.Scan(1, mq.Position{}, func(mq.Position, []byte) bool { return true })
+	})
+}
+
+func BenchmarkScan200B(b *testing.B)  { benchScan(b, 200) }
+func BenchmarkScan64KiB(b *testing.B) { benchScan(b, 64<<10) }
