@@ -56,7 +56,7 @@ func inspectTables(dir string, opt badger.Options) (*tables, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	there := map[uint64]bool{}
-	var others bool // a file of Badger's; its LOCK is made before the manifest
+	var others bool // what Badger makes after the manifest only
 	firstWAL := false
 	for _, e := range names {
 		if id, ok := table.ParseFileID(e.Name()); ok {

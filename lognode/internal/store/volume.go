@@ -23,9 +23,9 @@ type volume struct {
 	log    *badgerLog
 	// ts is the timestamp of the last synced commit; reads are at it. Only the committer raises it.
 	ts atomic.Uint64
-	// keep says what a mended table of it may hold; nil is for a volume that was made in this run. It is set before anybody opens it.
-	keep keeps
-	// mended is told, once it can be read, that tables of a closed one were mended; nil is nobody.
+	// keep says what a mended table of it may hold, mended is called when it was opened for reading, perhaps mended. Both are set
+	// before anybody opens it (volumeOf).
+	keep   keeps
 	mended func()
 	// torn says that the last transaction in a WAL was not whole when it was opened for writing.
 	torn bool
