@@ -270,6 +270,9 @@ func (f *feed) deliver() error {
 		f.items = append(f.items, fed{from, at.offset, len(b)})
 	})
 	if err != nil {
+		if err = r.putAside(err); mqerr.Is(err, mqerr.PartitionDamaged) {
+			err = nil // the stream goes on with the others
+		}
 		r.giveBack()
 		return err
 	}

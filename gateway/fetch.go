@@ -173,7 +173,7 @@ func (r *receive) chunk(c *frame.Chunk, f func(m *mq.Message, offset uint64) err
 	}
 	body, err := r.g.packer.Body(&b, nil)
 	if err != nil {
-		return err
+		return &unpackError{err}
 	}
 	if body == nil {
 		body = []byte{} // a batch of empty values has them, which is not the same as none

@@ -334,6 +334,9 @@ func (l *leader) giveBack(f frame.Handover) {
 			kept = append(kept, o)
 			continue
 		}
+		if !d.leased[o] {
+			continue // settled meanwhile
+		}
 		d.attempt[o]--
 		delete(d.leased, o)
 		d.again = append(d.again, o)
