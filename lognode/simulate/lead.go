@@ -204,7 +204,7 @@ func (p *partition) count(l *leadership, replica int, tail mq.Position) {
 func (p *partition) committed(l *leadership) {
 	l.machine.Commit(l.seg.Commit().Offset)
 	l.release()
-	if l.sinceOpen >= p.node.host.SegmentBytes && !l.asked {
+	if l.sinceOpen-l.checkpoints >= p.node.host.SegmentBytes && !l.asked {
 		l.asked = true
 		p.node.host.WantSeal(l.seg.Segment().ID, "roll")
 	}
@@ -219,6 +219,7 @@ func (p *partition) checkpoint(l *leadership) {
 	if l.machine.Pending()+l.book.Unwritten() > 0 && !p.place(l) {
 		return
 	}
+	before := l.sinceOpen
 	l.machine.At(p.now())
 	for _, body := range l.machine.Checkpoint(l.seg.Next(), checkpointPart, l.beside()...) {
 		data := mq.AppendRecord(make([]byte, mq.EntryHeaderSize), mq.KindCheckpoint, body)
@@ -230,6 +231,7 @@ func (p *partition) checkpoint(l *leadership) {
 		p.send(l, &e, data)
 	}
 	l.checkpointed = l.sinceOpen
+	l.checkpoints += l.sinceOpen - before
 }
 
 func (p *partition) acked(from mq.StoreID, a ackFrame) {

@@ -73,6 +73,7 @@ type leadership struct {
 	waits        slow.Waits
 	behind       bool
 	sinceOpen    int64
+	checkpoints  int64
 	checkpointed int64
 	asked        bool
 	looking      bool // at what can't be read

@@ -78,7 +78,7 @@ func (p *Partition) committed(l *leadership) {
 	l.machine.Commit(l.seg.Commit().Offset)
 	l.commits.note(l.seg.Commit().Offset, p.env.Clock.Now())
 	l.release()
-	if l.sinceOpen >= p.env.SegmentBytes && !l.asked {
+	if l.sinceOpen-l.checkpoints >= p.env.SegmentBytes && !l.asked { // or a state as large as a segment would roll it as soon as it opens
 		l.asked = true // rolling is a wish: the segment grows on until the seal comes
 		p.env.WantSeal(l.seg.Segment().ID, "roll")
 	}
@@ -115,6 +115,7 @@ func (p *Partition) checkpoint(l *leadership) bool {
 	if l.records() > 0 && !p.place(l) {
 		return false
 	}
+	before := l.sinceOpen
 	l.machine.At(p.env.Clock.Now())
 	for _, body := range l.machine.Checkpoint(l.seg.Next(), checkpointPart, l.schedulesBeside()...) {
 		data := make([]byte, mq.EntryHeaderSize, mq.EntryHeaderSize+len(body)+16)
@@ -127,6 +128,7 @@ func (p *Partition) checkpoint(l *leadership) bool {
 		p.send(l, &e, data)
 	}
 	l.checkpointed = l.sinceOpen // its own bytes are no reason for the next one
+	l.checkpoints += l.sinceOpen - before
 	return true
 }
 

@@ -310,3 +310,32 @@ func TestACheckpointIsNoReasonForTheNext(t *testing.T) {
 		}
 	})
 }
+
+// A state may be larger than a segment. The segment that begins with it is not full by that, or it would be sealed as soon as it is
+// open, and the next one as well, for ever.
+func TestACheckpointIsNoReasonToRoll(t *testing.T) {
+	t.Parallel()
+	o := newOne(t)
+	o.group(1, nil)
+	o.onPartition(func(l *leadership) {
+		o.p.env.SegmentBytes = 1 << 10
+		for l.checkpoints < 2*o.p.env.SegmentBytes {
+			if !o.p.checkpoint(l) {
+				t.Error("no checkpoint was made")
+				return
+			}
+		}
+	})
+	o.publish("small")
+	o.onPartition(func(l *leadership) {
+		if l.asked {
+			t.Errorf("it is to roll with %d bytes beside checkpoints", l.sinceOpen-l.checkpoints)
+		}
+	})
+	o.publish(strings.Repeat("x", 1<<10))
+	o.onPartition(func(l *leadership) {
+		if !l.asked {
+			t.Error("it is not to roll")
+		}
+	})
+}

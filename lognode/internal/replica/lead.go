@@ -43,6 +43,7 @@ type leadership struct {
 	waited       *time.Timer    // runs while they wait
 	behind       *time.Timer    // runs while a first hand-over waits to be written
 	sinceOpen    int64          // bytes of entries in this segment
+	checkpoints  int64          // how many of them are checkpoints'
 	checkpointed int64          // sinceOpen at the last checkpoint
 	late         bool           // followers are, and the node was told
 	asked        bool           // the controller was asked for a seal
