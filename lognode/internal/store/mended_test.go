@@ -249,7 +249,9 @@ func TestAMendedTableHasNoUnwrittenEntry(t *testing.T) {
 	for _, name := range files(t, h.cfg, "*.mem") {
 		b, err := os.ReadFile(name)
 		must(t, err)
-		if at := bytes.Index(b, entryKey(1, j.entries[11].At)); at >= 0 {
+		// Both segments' last entries are one transaction, in any order.
+		at := min(bytes.Index(b, entryKey(1, j.entries[11].At)), bytes.Index(b, entryKey(2, h.journals[1].entries[11].At)))
+		if at >= 0 {
 			clear(b[at-5:])
 			must(t, os.WriteFile(name, b, 0o644))
 		}
@@ -257,6 +259,7 @@ func TestAMendedTableHasNoUnwrittenEntry(t *testing.T) {
 	must(t, os.Truncate(filepath.Join(h.cfg.Dir, "ledger"), 0)) // it was killed before the marks were written
 	s := mustOpen(t, h.cfg)
 	j.mustHold(t, s, 11)
+	h.journals[1].mustHold(t, s, 11)
 	must(t, s.recordMarks([]mq.SegmentID{1, 2}))
 	must(t, s.ledger.record(s.collectMoved))
 	h.cfg = crashCopy(t, h.cfg)
