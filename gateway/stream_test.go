@@ -34,7 +34,7 @@ const openStream = "GET /v1/topics/t/groups/g/stream?max_in_flight=1000 HTTP/1.1
 // A client that reads nothing is cut off. What was written whole is out to it, all else was given back uncounted.
 func TestStalledStreamGivesBack(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, func(c *Config) { c.StallTimeout = 200 * time.Millisecond })
+	e := newEnv(t, func(c *Config) { c.StallTimeout = 2 * time.Second })
 	topic := e.topic("t", onePartition)
 	p := mq.PartitionID{Topic: topic.ID}
 	const n = 400

@@ -239,7 +239,7 @@ func TestHostileEndpoints(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h := hookTo(t, serve(t, tt.f))
-			if tt.status == 0 {
+			if tt.name == "hangs" { // the others do something before that would be over, on the busiest machine too
 				h.Settings.Timeout = mq.Duration(100 * time.Millisecond)
 			}
 			t.Cleanup(func() {
