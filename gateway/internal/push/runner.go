@@ -239,15 +239,17 @@ func (r *runner) take(f fetched) {
 		return
 	}
 	now := time.Now()
-	n, _ := r.room(now)
-	n = min(n, len(f.deliveries))
-	if r.limit != nil {
-		r.limit.AllowN(now, n)
+	back := f.deliveries
+	for ; len(back) > 0; back = back[1:] { // each is looked at by itself: others may have fetched at the same time, and hold much by now
+		if n, _ := r.room(now); n <= 0 {
+			break
+		}
+		if r.limit != nil {
+			r.limit.AllowN(now, 1)
+		}
+		r.dispatch(back[0])
 	}
-	for _, d := range f.deliveries[:n] {
-		r.dispatch(d)
-	}
-	if back := f.deliveries[n:]; len(back) > 0 {
+	if len(back) > 0 {
 		r.e.metrics.attempts.WithLabelValues(attemptReturned).Add(float64(len(back)))
 		r.e.cfg.Source.Return(r.hook, back)
 	}
