@@ -230,11 +230,11 @@ func (s *Store) SealSegments(ids []mq.SegmentID) error {
 	}); err != nil {
 		return err
 	}
-	// The ledger carries the flag too, so that damage to the last line of the facts can't forget it.
-	if err := s.recordMarks(ids); err != nil {
-		return err
-	}
-	return s.recordFacts(list...)
+	// The ledger carries the flag too, so that damage to the last line of the facts can't forget it. Which of them is durable first does
+	// not matter, for nobody hears of the seal before both are: a partition has no leader meanwhile.
+	marked := make(chan error, 1)
+	go func() { marked <- s.recordMarks(ids) }()
+	return errors.Join(s.recordFacts(list...), <-marked)
 }
 
 // recordMarks writes the ledger lines of segments now.
