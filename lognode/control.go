@@ -106,6 +106,7 @@ func (s *server) Seal(ctx context.Context, req *mqpb.SealRequest) (*mqpb.SealRes
 			return nil, status.Errorf(codes.Internal, "remembering segment number %d: %v", f.Number, err)
 		}
 	}
+	began := time.Now()
 	known := make([]bool, len(req.Segments))
 	err := gather(ctx, len(req.Segments), func(i int, done func()) {
 		id := mq.SegmentID(req.Segments[i])
@@ -133,11 +134,12 @@ func (s *server) Seal(ctx context.Context, req *mqpb.SealRequest) (*mqpb.SealRes
 		info, ok := n.store.Segment(id)
 		return !ok || !info.Damaged || slices.Contains(ids, id)
 	})
+	drained := time.Since(began)
 	if err := n.store.SealSegments(slices.Concat(ids, damaged)); err != nil {
 		return nil, status.Errorf(codes.Internal, "making seal flags durable: %v", err)
 	}
 	if len(ids) > 0 {
-		n.log.Info("sealed", "segments", ids, "reason", req.Reason)
+		n.log.Info("sealed", "segments", ids, "reason", req.Reason, "drained", drained, "durable", time.Since(began)-drained)
 	}
 	answers := map[uint64]bool{}
 	for _, id := range ids {
@@ -182,6 +184,7 @@ func (s *server) Create(ctx context.Context, req *mqpb.CreateRequest) (*mqpb.Cre
 		}
 		res.Results = append(res.Results, r)
 	}
+	began := time.Now()
 	if err := n.store.CreateSegments(segs); err != nil {
 		return nil, status.Errorf(codes.Internal, "making segments durable: %v", err)
 	}
@@ -190,7 +193,9 @@ func (s *server) Create(ctx context.Context, req *mqpb.CreateRequest) (*mqpb.Cre
 			n.partition(seg.Partition).Adopt(info)
 		}
 	}
+	durable := time.Since(began)
 	s.foresee(ctx, segs)
+	n.log.Info("made segments", "segments", len(segs), "durable", durable, "foreseen", time.Since(began)-durable)
 	return res, nil
 }
 

@@ -100,21 +100,29 @@ func (r *Round) Run(ctx context.Context, targets []Target) []Outcome {
 	for i, t := range targets {
 		moves[i] = &move{Outcome: Outcome{Target: t}, exclude: map[mq.StoreID]bool{}}
 	}
+	took := laps{last: time.Now()}
 	r.probe(ctx, moves)
+	took.lap(&took.probe)
 	r.draw(ctx, moves)
+	took.lap(&took.draw)
 	ctx, cancel := outliving(ctx, finishFor)
 	defer cancel()
 	r.seal(ctx, moves)
+	took.lap(&took.seal)
 	for n := range openings {
 		for range plans {
 			if r.create(ctx, moves) == 0 {
 				break
 			}
 		}
-		if r.open(ctx, moves); n == openings-1 || r.renew(ctx, moves) == 0 {
+		took.lap(&took.create)
+		r.open(ctx, moves)
+		took.lap(&took.open)
+		if n == openings-1 || r.renew(ctx, moves) == 0 {
 			break
 		}
 	}
+	r.Log.Info("round", "partitions", len(moves), "probe", took.probe, "draw", took.draw, "seal", took.seal, "create", took.create, "open", took.open)
 	out := make([]Outcome, len(moves))
 	for i, m := range moves {
 		if !m.done {
@@ -123,6 +131,20 @@ func (r *Round) Run(ctx context.Context, targets []Target) []Outcome {
 		out[i] = m.Outcome
 	}
 	return out
+}
+
+// laps is where the time of a round goes. From the beginning of seal to the end of open nobody leads.
+type laps struct {
+	probe, draw, seal, create, open time.Duration
+
+	last time.Time
+}
+
+// lap adds the time since the last lap to one of them.
+func (l *laps) lap(to *time.Duration) {
+	now := time.Now()
+	*to += now.Sub(l.last)
+	l.last = now
 }
 
 // perMember lists for each member the open segments of living moves of which it is a replica.
