@@ -13,9 +13,6 @@ import (
 // idle is how long the controller sleeps when nothing wakes it and nothing is due.
 const idle = time.Second
 
-// pulseRest is the least time between two rounds of asking every node whether it answers.
-const pulseRest = 100 * time.Millisecond
-
 // controller is one reign: all that it remembers is a help, and a new one begins without it. One goroutine
 // owns it.
 type controller struct {
@@ -143,30 +140,25 @@ func (k *controller) prepare(ctx context.Context) bool {
 // run looks at the state after every change and request, and when something is due. Requests and idle times
 // also make it ask every node whether it answers: that is quicker than its lease.
 func (k *controller) run(ctx context.Context, changes, looks <-chan struct{}) {
-	pulsed := time.Time{}
-	for asked := true; ctx.Err() == nil; {
-		// Many who see the same trouble ask at once; the last of them is answered a little later.
-		since := time.Since(pulsed)
-		if asked && since >= pulseRest || since >= idle {
+	pulses := pulses{wanted: true}
+	for ctx.Err() == nil {
+		if pulses.wait(time.Now()) == 0 {
 			k.pulse(ctx)
-			asked, pulsed = false, time.Now()
+			pulses.done(time.Now())
 		}
 		if !k.rests(time.Now()) && k.look(ctx) {
 			continue // a full batch: the rest is as urgent
 		}
-		wait := idle
+		wait := pulses.wait(time.Now())
 		if due := k.looked.due; due > 0 {
-			wait = max(5*time.Millisecond, min(idle, time.Until(k.watch.time(due))))
-		}
-		if asked {
-			wait = min(wait, pulseRest)
+			wait = min(wait, max(5*time.Millisecond, time.Until(k.watch.time(due))))
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-changes:
 		case <-looks:
-			asked = true
+			pulses.wanted = true
 		case <-timer.C:
 		}
 		timer.Stop()
