@@ -20,13 +20,10 @@ type page struct {
 	live bool
 }
 
-// takes says whether the node can take new segments. A wrong clock does a replica no harm: such a node only does not lead.
-func (p *page) takes() bool { return !p.Draining && !p.Full && !p.Stopping }
-
 // candidate is the node as placement has it.
 func (p *page) candidate(l load) placement.Node {
 	return placement.Node{Name: p.Name, Store: p.Store, Zone: p.Zone, Capacity: p.Capacity,
-		Avoid: !p.takes(), Skewed: p.Skewed, Slow: p.Slow, Segments: l.segments, Leads: l.leads}
+		Avoid: !p.Takes(), Skewed: p.Skewed, Slow: p.Slow, Segments: l.segments, Leads: l.leads}
 }
 
 // load is how many open segments a node holds and leads.

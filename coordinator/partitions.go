@@ -118,7 +118,7 @@ func (k *controller) observe(now time.Time) seal.Cluster {
 		if p.live {
 			c.Alive[store] = p.Boot
 			c.Drained[store] = p.Draining
-			if c.Avoided[store] = !p.takes(); p.takes() { // else a segment would seem to lack replicas that it can't have
+			if c.Avoided[store] = !p.Takes(); p.Takes() { // else a segment would seem to lack replicas that it can't have
 				c.Takers++
 			}
 		}

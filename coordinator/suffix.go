@@ -31,7 +31,7 @@ func (k *controller) suffixes(ctx context.Context, heads []mq.Head, c *seal.Clus
 func (k *controller) takers(c *seal.Cluster) *repair.Cluster {
 	out := &repair.Cluster{Alive: map[mq.StoreID]repair.Node{}, Lost: map[mq.StoreID]bool{}}
 	for store, p := range k.book.nodes {
-		if p.live && p.takes() && !c.Suspect[store] {
+		if p.live && p.Takes() && !c.Suspect[store] {
 			out.Alive[store] = repair.Node{Replica: mq.Replica{Store: store, Node: p.Name}, Zone: p.Zone}
 		}
 	}

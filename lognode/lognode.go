@@ -102,7 +102,7 @@ func (n *Node) start(ctx context.Context, reg prometheus.Registerer) (err error)
 	n.wants = newWants(n)
 	clock := replica.NewClock()
 	n.env = &replica.Env{Clock: clock, NobodyTells: func() bool { return len(n.view.Nodes()) < 3 }, Log: n.log, Store: n.store, Peers: n.peers, Chain: chain{n.meta, n.view}, Timers: replica.NewTimers(clock),
-		Cache: &replica.EntryCache{}, Wake: n.wakeGateways, WantSeal: n.wants.seal, Opening: n.wants.opens, Late: n.wants.lags,
+		Cache: &replica.EntryCache{}, Wake: n.wakeGateways, WantSeal: func(id mq.SegmentID, reason string) { n.wants.seal(reason, id) }, Opening: n.wants.opens, Late: n.wants.lags,
 		Metrics: replica.NewMetrics(reg), SegmentBytes: n.cfg.SegmentBytes, SealHere: (&server{node: n}).Seal, LossPatience: lossPatience, Readers: make(chan struct{}, maxReaders)}
 	if n.cfg.ArchiveURL != "" {
 		if n.env.Archive, err = archive.Open(ctx, n.cfg.ArchiveURL, n.view.ClusterID()); err != nil {
@@ -232,13 +232,16 @@ func (n *Node) close(ctx context.Context) error {
 	if n.standing != nil {
 		n.standing.close()
 	}
+	began := time.Now()
 	n.closePartitions()
+	partitions := time.Since(began)
 	n.cancel()
 	if n.server != nil {
 		n.stopServer(ctx)
 	} else if n.listener != nil {
 		n.listener.Close()
 	}
+	server := time.Since(began)
 	if n.peers != nil {
 		n.peers.close()
 	}
@@ -257,9 +260,11 @@ func (n *Node) close(ctx context.Context) error {
 	if n.meta != nil {
 		errs = append(errs, n.meta.Close())
 	}
+	clients := time.Since(began)
 	if n.store != nil {
 		errs = append(errs, n.store.Close())
 	}
+	n.log.Info("log node ended", "partitions after", partitions, "server after", server, "clients after", clients, "store after", time.Since(began))
 	return errors.Join(errs...)
 }
 

@@ -19,10 +19,6 @@ const (
 	learnEvery = 50 * time.Millisecond
 	// spaceRest is how long a disk must have had room again before the node takes new segments.
 	spaceRest = 5 * time.Second
-	// moveWait bounds how long a node that stops waits for others to lead what it leads.
-	moveWait = 3 * time.Second
-	// lingerFor is how long it stays after that for what the new leaders need of it, which is a probe and perhaps a copy.
-	lingerFor = 300 * time.Millisecond
 )
 
 // standing is the node's registration and what it says of the node: that its disk is nearly full or slow, that its clock is
@@ -71,7 +67,7 @@ func (s *standing) watchSpace(ctx context.Context) {
 		case !allowed:
 			room = time.Time{}
 			s.say(ctx, func(v *meta.Node) { v.Full = true })
-			s.n.leadNothing("the disk is nearly full", false)
+			s.handOver("the disk is nearly full")
 		case !s.value.Full:
 		case room.IsZero():
 			room = time.Now()
@@ -123,7 +119,7 @@ func (s *standing) watchClock(ctx context.Context, right time.Time) time.Time {
 				v.Ahead = mq.Duration(ahead.Round(time.Second))
 			}
 		})
-		s.n.leadNothing("the leader's clock is off", true)
+		s.handOver("the leader's clock is off")
 	case !s.value.Skewed:
 	case right.IsZero():
 		return time.Now()
@@ -148,16 +144,8 @@ func (s *standing) watchDisk(ctx context.Context) {
 	}
 	s.n.env.Metrics.Slow.Set(figure)
 	s.say(ctx, func(v *meta.Node) { v.Slow = is }) // also again, what could not be said before
-	if !is {
-		return
-	}
-	// The controller follows registrations and reports apart; without knowing of the first it might choose this node again. Where the
-	// disk hangs there is none.
-	if me, ok := s.n.view.Node(s.n.cfg.Name); ok && !me.Slow {
-		return
-	}
-	for _, id := range s.n.toHandOver(true, true) {
-		s.n.wants.seal(id, "slow_disk")
+	if is {
+		s.handOver("slow_disk")
 	}
 }
 
@@ -182,37 +170,6 @@ func (s *standing) say(ctx context.Context, change func(*meta.Node)) {
 	s.n.log.Info("the node says of itself", "full", next.Full, "skewed", next.Skewed, "slow", next.Slow, "stopping", next.Stopping)
 }
 
-// leave hands over what the node leads while it still serves, for a few seconds at most, then ends the registration.
-func (s *standing) leave(ctx context.Context) {
-	s.stopWatching()
-	moving, cancel := context.WithTimeout(ctx, moveWait)
-	defer cancel()
-	led := len(s.n.toHandOver(false, false)) > 0
-	if led {
-		s.say(moving, func(v *meta.Node) { v.Stopping = true })
-		// The controller follows registrations and reports apart; it should know of the first when it sees the second.
-		_ = s.n.view.WaitFor(moving, func(v *meta.View) bool {
-			me, _ := v.Node(s.n.cfg.Name)
-			return me.Stopping
-		})
-	}
-	for moving.Err() == nil && len(s.n.toHandOver(false, false)) > 0 {
-		s.n.leadNothing("the node stops", false) // again: what it was given all the same is another segment
-		again, cancel := context.WithTimeout(moving, spaceEvery)
-		_ = s.n.view.WaitFor(again, func(*meta.View) bool { return len(s.n.toHandOver(false, false)) == 0 })
-		cancel()
-	}
-	if led { // the new leaders bring the ends of the sealed segments to a quorum, for which they may need this store
-		linger := time.NewTimer(lingerFor)
-		defer linger.Stop()
-		select {
-		case <-linger.C:
-		case <-ctx.Done():
-		}
-	}
-	s.lease.Close()
-}
-
 // close ends the registration at once.
 func (s *standing) close() {
 	s.stopWatching()
@@ -222,36 +179,6 @@ func (s *standing) close() {
 func (s *standing) stopWatching() {
 	s.cancel()
 	s.done.Wait()
-}
-
-// leadNothing asks for every segment to be sealed that this node leads and others can take; right as for toHandOver.
-func (n *Node) leadNothing(reason string, right bool) {
-	for _, id := range n.toHandOver(right, false) {
-		n.wants.seal(id, reason)
-	}
-}
-
-// toHandOver are the open segments of which etcd names this run as the leader, and for which there are enough other
-// nodes: when everything stops at once nobody waits for anybody. right: one of them must have a clock that is right, or this node might
-// be given it again (placement.Node.Rank). quick: only nodes count whose disks are not slow. This one counts as a follower if only its
-// clock is wrong.
-func (n *Node) toHandOver(right, quick bool) (out []mq.SegmentID) {
-	id, others, leads := n.store.Identity(), 0, false
-	for _, x := range n.view.Nodes() {
-		if x.Store != id.Store && !x.Full && !x.Draining && !x.Stopping && !(quick && x.Slow) {
-			others++
-			leads = leads || !(right && x.Skewed)
-		}
-	}
-	if right && !quick {
-		others++
-	}
-	for _, h := range n.view.HeadsOf(id.Store) {
-		if h.Open != nil && h.Open.Leader == id && leads && others >= h.Open.Quorum {
-			out = append(out, h.Open.ID)
-		}
-	}
-	return out
 }
 
 // watchStore tells of a store that failed: it acknowledges nothing any more, and only a new start can mend that.

@@ -18,7 +18,7 @@ import (
 type wants struct {
 	n   *Node
 	mu  sync.Mutex
-	ask map[mq.SegmentID]string
+	ask map[mq.SegmentID]bool
 	// opening are the segments that this node leads and does not serve yet, since when.
 	opening map[mq.SegmentID]time.Time
 	// added are segments whose copies here are whole, and of which the controller waits to hear that (Node.vouches): said for as long as
@@ -40,7 +40,7 @@ const reportRest = 30 * time.Second
 const openingLong = 500 * time.Millisecond
 
 func newWants(n *Node) *wants {
-	return &wants{n: n, ask: map[mq.SegmentID]string{}, opening: map[mq.SegmentID]time.Time{}, added: map[mq.SegmentID]bool{},
+	return &wants{n: n, ask: map[mq.SegmentID]bool{}, opening: map[mq.SegmentID]time.Time{}, added: map[mq.SegmentID]bool{},
 		late: map[mq.SegmentID][]mq.StoreID{}, wake: make(chan struct{}, 1)}
 }
 
@@ -59,12 +59,17 @@ func (w *wants) opens(id mq.SegmentID, begins bool) {
 	delete(w.opening, id)
 }
 
-// seal asks for a segment to be sealed; it never blocks.
-func (w *wants) seal(id mq.SegmentID, reason string) {
+// seal asks for segments to be sealed, for all of them in the same report; it never blocks.
+func (w *wants) seal(reason string, ids ...mq.SegmentID) {
 	w.mu.Lock()
-	w.ask[id] = reason
-	w.mu.Unlock()
-	w.again()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		if !w.ask[id] {
+			w.ask[id] = true
+			w.n.log.Info("the controller is asked for a seal", "segment", id, "reason", reason)
+			w.again()
+		}
+	}
 }
 
 // copied says that a segment is whole here of which the controller waits to hear that.

@@ -40,6 +40,13 @@ func (n Node) replaces(value []byte) bool {
 	return json.Unmarshal(value, &was) == nil && was.Store == n.Store
 }
 
+// Takes says whether the node gets new segments as others do; else it gets them only where fewer than a quorum of others can.
+func (n *Node) Takes() bool { return !n.Draining && !n.Full && !n.Stopping }
+
+// Rank is how much there is against the node's leading by what it says of itself. It asks to be rid of what it leads only while there is
+// another one of a lower rank, or it would be given it again at once.
+func (n *Node) Rank() mq.Rank { return mq.RankOf(!n.Takes(), n.Skewed, n.Slow) }
+
 // Incarnation is the run that registered.
 func (n *Node) Incarnation() mq.Incarnation { return mq.Incarnation{Store: n.Store, Boot: n.Boot} }
 

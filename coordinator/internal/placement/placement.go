@@ -136,19 +136,8 @@ func chooseLeader(r Request, eligible []int) int {
 	return may[0]
 }
 
-// Rank is 0 for a node that may lead without a second thought, and the more there is against it the higher. A node asks to be rid
-// of what it leads only while there is another one of a lower rank, or it would be given it again at once.
-func (n Node) Rank() int {
-	switch {
-	case n.Avoid:
-		return 3
-	case n.Skewed:
-		return 2
-	case n.Slow:
-		return 1
-	}
-	return 0
-}
+// Rank is how much there is against the node's leading.
+func (n Node) Rank() mq.Rank { return mq.RankOf(n.Avoid, n.Skewed, n.Slow) }
 
 // nextReplica takes a zone that has fewest replicas, in it an old replica that is not much more loaded than the
 // least loaded node, else that one.
