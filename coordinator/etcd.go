@@ -87,7 +87,7 @@ func startEtcd(ctx context.Context, c *Config, log *slog.Logger) (*etcd, error) 
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("coordinator: %w", err)
 	}
-	b := &bridge{log: log.With("part", "etcd"), stopping: new(atomic.Bool)}
+	b := &bridge{log: log.With("part", "etcd"), dir: c.Dir, stopping: new(atomic.Bool)}
 	cfg, err := etcdConfig(c, b)
 	if err != nil {
 		return nil, fmt.Errorf("coordinator: etcd's addresses: %w", err)
@@ -137,6 +137,7 @@ func (e *etcd) stop() {
 // bridge passes etcd's log on to slog: its information as debug, because it says more than anyone reads.
 type bridge struct {
 	log      *slog.Logger
+	dir      string // etcd's data, for who must make room there
 	fields   []zapcore.Field
 	stopping *atomic.Bool // from then on its complaints about closed listeners are expected
 }
@@ -161,7 +162,7 @@ func (b *bridge) Enabled(l zapcore.Level) bool {
 
 // With implements zapcore.Core.
 func (b *bridge) With(f []zapcore.Field) zapcore.Core {
-	return &bridge{b.log, append(b.fields[:len(b.fields):len(b.fields)], f...), b.stopping}
+	return &bridge{b.log, b.dir, append(b.fields[:len(b.fields):len(b.fields)], f...), b.stopping}
 }
 
 // Check implements zapcore.Core.
@@ -187,6 +188,10 @@ func (b *bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
 		l = slog.LevelDebug // said by every member of a new cluster before its first snapshot; it tries again by itself
 	}
 	b.log.LogAttrs(context.Background(), l, e.Message, attrs...)
+	if e.Level >= zapcore.PanicLevel { // zap ends the process when this returns
+		b.log.Error("etcd can't go on, and ends this process; nothing that it acknowledged is lost. If its disk is full make room, then start again",
+			"dir", b.dir)
+	}
 	return nil
 }
 
