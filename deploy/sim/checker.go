@@ -40,6 +40,7 @@ type checker struct {
 	values   map[place]string
 	where    map[string]place       // values has it the other way round
 	wishes   map[string]*wish       // what was scheduled, by value
+	numbers  map[place]string       // values by the numbers of schedules that were acknowledged
 	acked    map[place]bool         // publishes that were acknowledged
 	segments map[mq.SegmentID][]ack // the same, by segment
 	ends     map[mq.SegmentID]mq.Position
@@ -74,7 +75,7 @@ type doneAt struct {
 }
 
 func newChecker(s *Sim) *checker {
-	return &checker{s: s, values: map[place]string{}, where: map[string]place{}, wishes: map[string]*wish{}, acks: map[groupPlace]bool{}, acked: map[place]bool{}, segments: map[mq.SegmentID][]ack{},
+	return &checker{s: s, values: map[place]string{}, where: map[string]place{}, wishes: map[string]*wish{}, numbers: map[place]string{}, acks: map[groupPlace]bool{}, acked: map[place]bool{}, segments: map[mq.SegmentID][]ack{},
 		ends: map[mq.SegmentID]mq.Position{}, hands: map[groupPlace][]hand{}, traits: map[string]traits{}, tries: map[groupPlace][]*try{}, done: map[groupPlace]doneAt{}, gone: map[uint64]bool{},
 		released: map[released]bool{}, given: map[mq.PartitionID]bool{}}
 }

@@ -38,6 +38,8 @@ func TestSimulationNoticesMutations(t *testing.T) {
 		{"schedules_released_early", Config{Only: crashes, Uses: []string{useTimes}, Node: lognode.Mutation{ReleaseEarly: true}}},
 		{"schedules_forgotten", Config{Only: crashes, Uses: []string{useTimes}, Node: lognode.Mutation{ForgetSchedules: true}}},
 		{"schedules_released_twice", Config{Only: crashes, Uses: []string{useTimes}, Node: lognode.Mutation{ReleaseTwice: true}}},
+		{"numbers_given_again", Config{Only: []string{"all holders damaged", "partition forced without need", "all directories lost", "crash of a node", "move wanted"},
+			Uses: []string{useTimes}, Node: lognode.Mutation{ReuseNumbers: true}}},
 		{"cancels_forgotten", Config{Only: crashes, Uses: []string{useTimes}, Node: lognode.Mutation{ForgetCancels: true}}},
 		{"dead_too_soon", Config{Only: crashes, Uses: []string{useFew}, Node: lognode.Mutation{DeadTooSoon: true}}},
 		{"dead_too_late", Config{Only: crashes, Uses: []string{useFew}, Node: lognode.Mutation{DeadTooLate: true}}},

@@ -104,6 +104,11 @@ func (c *client) change(w *wish, tries int, ask func(*lognode.Node, func(lognode
 // scheduled is an acknowledged schedule, due by the journal's clock.
 func (c *checker) scheduled(w *wish, due int64) {
 	w.stored = true
+	at := place{w.partition, w.number}
+	if other, ok := c.numbers[at]; ok && other != w.value { // not even if that was given up: its sender may still name it
+		c.s.fail("%q is schedule %d of partition %d, and so was %q", w.value, w.number, w.partition.Number, other)
+	}
+	c.numbers[at] = w.value
 	if w.due == 0 {
 		w.due = due
 	} else if w.due != due {

@@ -70,6 +70,7 @@ type Mutation struct {
 	ForgetSchedules   bool // a new leader does not learn which schedules wait since before its checkpoint
 	ForgetCancels     bool // a leader answers that a schedule is cancelled, and does not write that down
 	ReleaseTwice      bool // a new leader does not learn which schedules were released
+	ReuseNumbers      bool // numbers of schedules that were given up are given again
 	ForgetLanes       bool // a new leader does not learn the lanes of what lies before its checkpoint
 	RestoreShort      bool // a damaged copy of the open segment answers before all that it had is back
 	LoseMore          bool // an operator's word gives up a sealed segment from its begin on, whatever is left of it

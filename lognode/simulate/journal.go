@@ -85,6 +85,9 @@ func (p *partition) load(o *loaded, done func(error)) {
 			}
 		}
 		o.book.Restored()
+		if segment.GivenUp(o.head.Holes, asOf) && !p.node.host.Mutation.ReuseNumbers {
+			o.book.Skip()
+		}
 		if err == nil {
 			err = o.book.Check()
 		}

@@ -16,7 +16,8 @@ const MaxDelay = 366 * 24 * int64(3_600_000_000_000)
 // maxScheduleTime bounds due times in records, so that sums never overflow.
 const maxScheduleTime = math.MaxInt64 / 4
 
-// Schedule is the schedule of one message. Numbers are dense in a partition, from 0, and never used again.
+// Schedule is the schedule of one message. Numbers are dense in a partition, from 0, and never used again; behind what an
+// operator gave up they go on further.
 type Schedule struct {
 	Number uint64
 	Due    int64 // Unix nanoseconds

@@ -78,6 +78,9 @@ func (p *Partition) load(ctx context.Context, o *loaded) error {
 	if lost := o.book.Restored(); lost > 0 {
 		p.log.Error("the records of pending schedules are lost", "schedules", lost)
 	}
+	if segment.GivenUp(o.head.Holes, asOf) {
+		o.book.Skip()
+	}
 	if n := len(o.chain); n > 0 && o.stamp == 0 { // nothing after the checkpoint: the last entry still gives prev and stamp
 		return p.walkBack(ctx, o.chain, func(e *mq.Entry) error {
 			o.prev, o.stamp = e.At, e.Stamp

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/splashdam/splashdam/lognode/internal/delivery"
+	"github.com/splashdam/splashdam/lognode/internal/schedule"
 	"github.com/splashdam/splashdam/shared/frame"
 	"github.com/splashdam/splashdam/shared/meta"
 	"github.com/splashdam/splashdam/shared/mq"
@@ -177,6 +178,41 @@ func TestDamagedSegmentIsReadOnlyUntilForced(t *testing.T) {
 	}
 	if err := o.tryPublish("again"); err != nil {
 		t.Error(err)
+	}
+}
+
+// The number of a schedule that was given up names no other one: who was told it may still cancel it.
+func TestNumbersThatWereGivenUpAreNotGivenAgain(t *testing.T) {
+	t.Parallel()
+	o := newOne(t)
+	o.thirty()
+	lost := o.schedule(time.Hour, "lost").First
+	o.stop()
+	spoil(t, o.dir, "message-20")
+	o.start()
+	o.onlyReads()
+	o.world.mu.Lock()
+	o.world.force = meta.Force{Segment: o.world.head.Open.ID, By: "ann", At: time.Now()}
+	o.world.mu.Unlock()
+	o.untilServed()
+	other := o.schedule(time.Hour, "other").First
+	if other == lost {
+		t.Fatalf("schedule %d is another one now", other)
+	}
+	if err := o.cancel(lost); err == nil {
+		t.Error("what was given up is cancelled")
+	}
+	for range 2 {
+		o.onPartition(func(l *leadership) {
+			if state, _ := l.book.Look(other); state != schedule.StatePending {
+				t.Errorf("schedule %d is %v", other, state)
+			}
+		})
+		o.restart()
+		o.untilServed()
+	}
+	if third := o.schedule(time.Hour, "third").First; third != other+1 {
+		t.Errorf("schedule %d follows %d", third, other)
 	}
 }
 

@@ -6,7 +6,7 @@
 // state and writes the record into the entry that it is placing; whoever replays the journal arrives at the
 // same state. A release that is not inside the decided end of a segment has not happened.
 //
-// Outline. Numbers are dense, so what is pending is kept in pages of 256 numbers: about 10 bytes for each pending one
+// Outline. Numbers are dense (but for what an operator gave up, see Skip), so what is pending is kept in pages of 256 numbers: about 10 bytes for each pending one
 // (its due time, and which of the page's entries holds the body) and what a page costs. Pages are in a heap by
 // their earliest due time. What is due within a second or so is taken out of that order into the near heap, whose
 // bodies the caller reads ahead; the wheel of the node holds one timer for the first of all.

@@ -15,6 +15,14 @@ const (
 	TooMany       // as many as there may be have been re-timed
 )
 
+// skipped is more numbers than can have been given since the last checkpoint, as mq.HoleJump is for offsets.
+const skipped = mq.HoleJump
+
+// Skip passes over numbers that were given, perhaps, and are lost with a part of the journal that an operator gave up: who was told
+// one must not find another message under it. It is for a new leader that has replayed the rest; a checkpoint of its, or the records of
+// what it schedules, tell the next one. Such a number counts as finished.
+func (b *Book) Skip() { b.next += skipped }
+
 // Schedule gives numbers to messages with these due times, whose scheduled record is in the entry at and has that many
 // bytes. The result is valid until the next call.
 func (b *Book) Schedule(at mq.Position, dues []int64, bytes int) []mq.Schedule {

@@ -117,6 +117,11 @@ func Gaps(chain []mq.Segment, base mq.Position, tell func(from, to uint64)) {
 	}
 }
 
+// GivenUp says whether an operator gave something up that ends behind a position. Somebody may know of it, though nobody here does.
+func GivenUp(holes []mq.Hole, behind mq.Position) bool {
+	return slices.ContainsFunc(holes, func(h mq.Hole) bool { return h.By != "" && behind.Before(h.To) })
+}
+
 // EndIn is where a segment ended, according to a head that has another open one; nil if the head is so new that it does
 // not say.
 func EndIn(h *mq.Head, s *mq.Segment) *mq.Position {
