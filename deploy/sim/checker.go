@@ -197,6 +197,9 @@ func (s *Sim) finished() bool {
 		if n.run == nil || !n.run.Written(h.Partition) { // what is on its way is in no journal yet
 			return false
 		}
+		if s.beyond && !s.mended(h.Partition) {
+			return false
+		}
 		for _, g := range s.groups {
 			f, ok := n.run.Figures(h.Partition, g.ID)
 			if !ok || f.Lag > 0 || f.Committed == 0 {
@@ -248,6 +251,11 @@ func (s *Sim) unfinished() string {
 			if f.Lag > 0 || !n.run.Written(h.Partition) {
 				text += fmt.Sprintf(" partition %d group %d at %s segment %d: %+v;", i, g.ID, n.name, h.Open.ID, f)
 			}
+		}
+	}
+	for i := range s.etcd.heads {
+		if !s.mended(s.etcd.heads[i].Partition) {
+			text += fmt.Sprintf(" partition %d has a segment without a whole copy;", i)
 		}
 	}
 	for _, at := range s.check.undelivered() {

@@ -71,6 +71,16 @@ func (s *Sim) damageApart(seg *mq.Segment) {
 	}
 }
 
+// victimLoses is told before the victim's disk forgets something. Where a copy on another node is damaged at that moment, two copies of a
+// segment are harmed, and nobody may be left who can say what was never acknowledged (R6): an operator may have to.
+func (s *Sim) victimLoses() {
+	for _, c := range s.victim.disk.Segments() {
+		for _, x := range s.copiesOf(c.Segment.ID) {
+			s.beyond = s.beyond || x.n != s.victim && x.c.Broken()
+		}
+	}
+}
+
 // damageAll damages all copies of a segment: their ends are gone, or the same entry is broken in all, or in each another one. What none has
 // any more only an operator can give up.
 func (s *Sim) damageAll(c *lognode.Stored) {
@@ -111,6 +121,36 @@ func (s *Sim) left(seg *mq.Segment) mq.Position {
 		}
 	}
 	return at
+}
+
+// whole says whether some copy has all of a sealed segment.
+func (s *Sim) whole(seg *mq.Segment) bool {
+	if seg.Base == seg.DataEnd() {
+		return true
+	}
+	for _, x := range s.copiesOf(seg.ID) {
+		at := seg.Base
+		for i := 0; i < len(x.c.Entries) && at.Before(seg.DataEnd()) && x.c.Entries[i].At == at; i++ {
+			if _, err := mq.ParseEntry(x.c.Entries[i].Data); err != nil {
+				break
+			}
+			at = x.c.Entries[i].Next
+		}
+		if seg.Holds(x.n.disk.Store) && !at.Before(seg.DataEnd()) {
+			return true
+		}
+	}
+	return false
+}
+
+// mended says whether every sealed segment has a whole copy again, or what it lacks was given up.
+func (s *Sim) mended(p mq.PartitionID) bool {
+	for _, seg := range s.etcd.chain(p) {
+		if !s.whole(&seg) {
+			return false
+		}
+	}
+	return true
 }
 
 // quietAfter is how long after the faults every node has looked at what it has and told the others.

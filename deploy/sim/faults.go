@@ -50,11 +50,13 @@ var faults = []fault{
 	{"stalled disk", 3, func(s *Sim) { n := s.anyNode(); n.stalled = s.now + s.between(300*millisecond, 6*second) }},
 	{"failed sync", 2, func(s *Sim) { s.anyNode().failing = true }},
 	{"flipped bit", 1, func(s *Sim) {
+		s.victimLoses()
 		if c := s.victim.anySegment(); c != nil {
 			c.Flip(s.rng.IntN(len(c.Entries)+1), s.rng.IntN(1000))
 		}
 	}},
 	{"silently lost suffix", 2, func(s *Sim) {
+		s.victimLoses()
 		s.restartLater(s.victim, s.between(50*millisecond, 2*second))
 		if c := s.victim.anySegment(); c != nil {
 			for range 1 + s.rng.IntN(3) {
@@ -64,6 +66,7 @@ var faults = []fault{
 	}},
 	{"lost directory", 1, func(s *Sim) {
 		if n := s.victim; n.wiped < 2 {
+			s.victimLoses()
 			n.wipe()
 		}
 	}},
@@ -193,6 +196,7 @@ func (s *Sim) loseBehind(seg *mq.Segment, end mq.Position) {
 		}
 	}
 	if only != nil {
+		s.victimLoses()
 		s.restartLater(s.victim, s.between(5*millisecond, 3*second))
 		only.LoseSuffix()
 	}

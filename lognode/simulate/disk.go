@@ -111,6 +111,9 @@ func (s *Stored) Flip(k, at int) bool {
 	return true
 }
 
+// Broken says whether the copy is damaged, or a start will find it so.
+func (s *Stored) Broken() bool { return s.Damaged || s.found }
+
 // Find has the next start find what is broken in the copy.
 func (s *Stored) Find() { s.found = true }
 
