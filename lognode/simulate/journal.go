@@ -67,6 +67,7 @@ func (p *partition) load(o *loaded, done func(error)) {
 			o.machine, asOf, err = delivery.LoadCheckpoint(p.id, parts)
 		}
 		if err == nil {
+			segment.GapBefore(o.chain, o.head.Holes, o.machine.Hole)
 			segment.Gaps(o.chain, o.base, o.machine.Hole)
 		}
 		if err == nil {

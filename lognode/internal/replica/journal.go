@@ -40,6 +40,7 @@ func (p *Partition) load(ctx context.Context, o *loaded) error {
 			return err
 		}
 	}
+	segment.GapBefore(o.chain, o.head.Holes, o.machine.Hole)
 	segment.Gaps(o.chain, o.base, o.machine.Hole)
 	o.took.checkpoint = o.took.lap()
 	if err := p.recollect(ctx, o); err != nil {

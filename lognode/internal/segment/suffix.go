@@ -117,6 +117,16 @@ func Gaps(chain []mq.Segment, base mq.Position, tell func(from, to uint64)) {
 	}
 }
 
+// GapBefore tells the offsets that are recorded as lost right before the first segment of a chain: no segment is there that they would
+// lie behind (Gaps). What retention removed before it is none of them.
+func GapBefore(chain []mq.Segment, holes []mq.Hole, tell func(from, to uint64)) {
+	for _, h := range holes {
+		if len(chain) > 0 && h.To == chain[0].Base {
+			tell(h.From.Offset, h.To.Offset)
+		}
+	}
+}
+
 // GivenUp says whether an operator gave something up that ends behind a position. Somebody may know of it, though nobody here does.
 func GivenUp(holes []mq.Hole, behind mq.Position) bool {
 	return slices.ContainsFunc(holes, func(h mq.Hole) bool { return h.By != "" && behind.Before(h.To) })

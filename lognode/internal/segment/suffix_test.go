@@ -179,3 +179,24 @@ func TestCopiesAreNotAcknowledged(t *testing.T) {
 		t.Fatalf("sealed, not ended: %s", r.Acknowledged())
 	}
 }
+
+// A hole before the first segment that there is lies behind none; of others, and of what retention removed, nothing is told here.
+func TestGapBefore(t *testing.T) {
+	at := func(offset uint64) mq.Position { return mq.Position{Offset: offset} }
+	holes := []mq.Hole{{From: at(3), To: at(9), By: "ann"}, {From: at(20), To: at(29), By: "ann"}}
+	for _, x := range []struct {
+		chain []mq.Segment
+		want  [2]uint64
+	}{
+		{chain: nil},
+		{chain: []mq.Segment{{Base: at(0), End: at(3)}, {Base: at(9), End: at(20)}}},
+		{chain: []mq.Segment{{Base: at(9), End: at(20)}}, want: [2]uint64{3, 9}},
+		{chain: []mq.Segment{{Base: at(12), End: at(20)}}},
+	} {
+		var got [2]uint64
+		GapBefore(x.chain, holes, func(from, to uint64) { got = [2]uint64{from, to} })
+		if got != x.want {
+			t.Errorf("before %v: %v, not %v", x.chain, got, x.want)
+		}
+	}
+}
