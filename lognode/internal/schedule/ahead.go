@@ -145,6 +145,13 @@ func (a *Ahead) Release(b *Book, may func() bool, first uint64, now int64) (due 
 		a.held = true
 		return nil, nil
 	}
+	// A clock that was ahead has been set right since they were taken: no message comes before its time.
+	a.late = slices.DeleteFunc(a.late, func(s mq.Schedule) bool {
+		if s.Due > now {
+			b.Undue(s)
+		}
+		return s.Due > now
+	})
 	for len(a.late) < a.limits.Late {
 		s, ok := b.Due(now)
 		if !ok {

@@ -89,3 +89,34 @@ func TestAhead(t *testing.T) {
 		t.Errorf("%d are released", n)
 	}
 }
+
+// A clock that is ahead makes a message due while it is being read, and is set right before it is released: it is due when it was, and
+// the timer says when.
+func TestLateIsNotEarlyWhenTheClockIsSetBack(t *testing.T) {
+	b, a := New(), aheadOf(4)
+	at, due := mq.Position{}, 3600*second
+	b.Schedule(at, []int64{due, due + second}, 2)
+	wanted, _ := a.Next(b, due, at.Next(1))
+	a.Look()
+	release := func(now int64) int {
+		list, _ := a.Release(b, func() bool { return true }, 7, now)
+		return len(list)
+	}
+	if n := release(due + second); n != 0 {
+		t.Fatalf("%d are released without their messages", n)
+	}
+	got := map[uint64]mq.Message{wanted[0].Number: {Value: []byte("a")}, wanted[1].Number: {Value: []byte("b")}}
+	a.Read(b, wanted, wanted, got)
+	if n := release(due - 1); n != 0 {
+		t.Errorf("%d are released early", n)
+	}
+	if at, set := a.Timer(b, due-1); !set || at != due {
+		t.Errorf("the timer is set: %v, for %d, not for %d", set, at, due)
+	}
+	for _, now := range []int64{due, due + second} {
+		a.Fired()
+		if n := release(now); n != 1 {
+			t.Errorf("%d are released at %d, not one", n, now-due)
+		}
+	}
+}

@@ -75,6 +75,9 @@ func (b *Book) Due(now int64) (mq.Schedule, bool) {
 	return heap.Pop(&b.near).(mq.Schedule), true
 }
 
+// Undue gives back what Due gave: it is not due after all, as the time was wrong.
+func (b *Book) Undue(s mq.Schedule) { heap.Push(&b.near, s) }
+
 // Holds says whether a near schedule is pending still, due when it was.
 func (b *Book) Holds(s mq.Schedule) bool {
 	p, i := b.find(s.Number)
