@@ -75,6 +75,16 @@ func TestEndCoordinatorsVanishDuringAMove(t *testing.T) {
 			}
 			one.publish("still", "before")
 			one.settle("ack", one.receiveN("moved", "g", 2, ""), "")
+			free := "" // moved there, each node leads one partition at most, and the controller moves no other one beside it
+			eventually(t, "a node leads nothing", func() bool {
+				a, b := one.leader("still", 0), one.leader("moved", 0)
+				for _, n := range []string{"node-1", "node-2", "node-3"} {
+					if n != a && n != b {
+						free = n
+					}
+				}
+				return a != "" && b != "" && a != b
+			})
 			armed.Lock()
 			moving = true
 			armed.Unlock()
@@ -82,7 +92,9 @@ func TestEndCoordinatorsVanishDuringAMove(t *testing.T) {
 			defer cancel()
 			var asked sync.WaitGroup
 			defer asked.Wait()
-			asked.Go(func() { _, _, _ = one.try(asking, "POST", "/v1/topics/moved/partitions/0/move-leader", "{}") })
+			asked.Go(func() {
+				_, _, _ = one.try(asking, "POST", "/v1/topics/moved/partitions/0/move-leader", `{"to":"`+free+`"}`)
+			})
 			<-cut
 			one.publish("still", "during")
 			if serves {
