@@ -50,6 +50,7 @@ type Gateway struct {
 	renewals *renewals
 	packer   *pack.Packer
 	push     *push.Engine
+	hooked   hooked
 
 	echo     *echo.Echo
 	server   *http.Server

@@ -35,9 +35,8 @@ func (g *Gateway) pushSource() push.Source {
 func (g *Gateway) followWebhooks(ctx context.Context) {
 	changes, cancel := g.view.Subscribe()
 	defer cancel()
-	known := map[mq.GroupID]knownHook{}
 	for {
-		g.push.Apply(g.hooks(known))
+		g.applyWebhooks()
 		if !pause(ctx, webhooksGap) {
 			return
 		}
@@ -47,6 +46,23 @@ func (g *Gateway) followWebhooks(ctx context.Context) {
 		case <-changes:
 		}
 	}
+}
+
+// applyWebhooks tells the engine what the view shows. A call that has changed a webhook does so before it answers: what this gateway
+// sends from then on is sent, and signed, as was answered.
+func (g *Gateway) applyWebhooks() {
+	g.hooked.mu.Lock()
+	defer g.hooked.mu.Unlock()
+	if g.hooked.known == nil {
+		g.hooked.known = map[mq.GroupID]knownHook{}
+	}
+	g.push.Apply(g.hooks(g.hooked.known))
+}
+
+// hooked is what the engine was told last.
+type hooked struct {
+	mu    sync.Mutex // held until the engine is told, so that it is told nothing older afterwards
+	known map[mq.GroupID]knownHook
 }
 
 // knownHook is a hook with what it was made from; while that stays, so does the hook.

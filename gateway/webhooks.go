@@ -205,6 +205,7 @@ func (g *Gateway) tellWebhook(c echo.Context, status int, t meta.Topic, w meta.W
 		group, there := v.Group(t.ID, gr.Name)
 		return ok && there && have.Revision >= w.Revision && group.Revision >= gr.Revision
 	})
+	g.applyWebhooks()
 	return g.answerWebhook(c, status, t, &w, &gr, secret)
 }
 
@@ -319,5 +320,6 @@ func (g *Gateway) handleDeleteWebhook(c echo.Context) error {
 		have, ok := v.Webhook(t.ID, name)
 		return !ok || have.Group != deleted.ID
 	})
+	g.applyWebhooks()
 	return answerJSON(c, http.StatusOK, out)
 }

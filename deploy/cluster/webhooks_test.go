@@ -165,6 +165,31 @@ func TestWebhookDelivers(t *testing.T) {
 	}
 }
 
+// What is published after a secret was rotated is signed with both from the answer on, also where rotations follow each other faster
+// than a gateway looks at its view: an endpoint may change over as soon as it has the answer.
+func TestRotationHoldsFromItsAnswerOn(t *testing.T) {
+	t.Parallel()
+	c := start(t, pushes(Options{Nodes: 1, Gateways: 1, Coordinators: 1}))
+	one := via(t, c, 1)
+	one.topic("t", `{"partitions":1}`)
+	e := listen(t, nil)
+	before := one.webhook("t", "w", e.URL, "").Secret
+	for i := range 20 {
+		var now webhook
+		one.call(200, "POST", "/v1/topics/t/webhooks/w/rotate-secret", `{"overlap":"1h"}`, &now)
+		one.publish("t", fmt.Sprint(i))
+		a := e.wait(i + 1)[i]
+		for name, secret := range map[string]string{"old": before, "new": now.Secret} {
+			verifier, err := standardwebhooks.NewWebhook(secret)
+			must(t, err)
+			if err := verifier.Verify([]byte(a.body), a.header); err != nil {
+				t.Errorf("rotation %d, the %s secret: %v", i, name, err)
+			}
+		}
+		before = now.Secret
+	}
+}
+
 // A gateway that is killed loses nothing: the other one takes its partitions over, and what it had not settled comes
 // again. How long that takes is logged, not judged.
 func TestWebhookOutlivesItsGateway(t *testing.T) {

@@ -231,10 +231,25 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
+// latest takes what the engine was told meanwhile: what is fetched after Apply has returned is sent by that, and by nothing older.
+func (r *runner) latest() {
+	select {
+	case h := <-r.updates:
+		r.configure(h)
+	default:
+	}
+	select {
+	case <-r.stops:
+		r.stopping = true
+	default:
+	}
+}
+
 // take sends what was fetched, or gives back what may not be sent any more.
 func (r *runner) take(f fetched) {
 	r.endFetch()
 	r.fetching, r.endFetch = false, nil
+	r.latest()
 	if len(f.deliveries) == 0 {
 		return
 	}
