@@ -34,7 +34,7 @@ func (p *partition) flush() {
 }
 
 func (l *leadership) mayPlace() bool {
-	return len(l.own) == 0 || l.ownBytes < maxOwn && (l.batchBytes >= holdBelow || l.seg.Commit() == l.seg.Next())
+	return len(l.own) == 0 || l.ownBytes < maxOwn && (l.batchBytes >= holdBelow || !l.seg.Commit().Before(l.newest))
 }
 
 func (p *partition) writeBehind(l *leadership) {
@@ -103,6 +103,7 @@ func (p *partition) place(l *leadership) bool {
 	l.batches = append([]batch(nil), l.batches[len(answers):]...)
 	l.answers.Placed(e.Next())
 	p.send(l, &e, data)
+	l.newest = e.Next()
 	return true
 }
 

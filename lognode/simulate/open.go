@@ -252,8 +252,9 @@ func (p *partition) opened(l *leadership, o loaded) {
 			return
 		}
 	}
-	if (len(l.machine.Groups()) > 0 || l.book.Next() > 0) && !l.seg.Sealed() {
+	p.unpark()
+	p.flush()
+	if p.lead == l && (len(l.machine.Groups()) > 0 || l.book.Next() > 0) && !l.seg.Sealed() {
 		p.checkpoint(l)
 	}
-	p.unpark()
 }

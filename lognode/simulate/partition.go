@@ -67,6 +67,7 @@ type leadership struct {
 	batchBytes   int
 	answers      segment.Answers
 	own          []placed
+	newest       mq.Position
 	given        int
 	ownBytes     int
 	lag          segment.OwnLag

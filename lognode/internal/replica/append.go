@@ -99,11 +99,12 @@ func (p *Partition) placeFull() {
 // records is how many bytes of records wait for an entry.
 func (l *leadership) records() int { return l.machine.Pending() + l.book.Unwritten() }
 
-// mayPlace holds entries back while one is on its way to a quorum, unless there is enough for another. The own disk is waited
-// for only where there is no room for what it has not written.
+// mayPlace holds entries back while one is on its way to a quorum, unless there is enough for another. A checkpoint holds nothing
+// back: nobody waits for it, and a leader begins with one. The own disk is waited for only where there is no room for what it has not
+// written.
 func (p *Partition) mayPlace(l *leadership) bool {
 	room := l.ownBytes < maxOwn && p.env.Own.Load() < maxOwnNode
-	return len(l.own) == 0 || room && (l.batchBytes >= holdBelow || l.seg.Commit() == l.seg.Next())
+	return len(l.own) == 0 || room && (l.batchBytes >= holdBelow || !l.seg.Commit().Before(l.newest))
 }
 
 // writeBehind makes sure that a first hand-over is written within 5 ms if nothing else takes it along.
@@ -148,6 +149,7 @@ func (p *Partition) place(l *leadership) bool {
 	l.answerAt(e.Next(), n, e.Stamp)
 	l.answers.Placed(e.Next())
 	p.send(l, &e, data)
+	l.newest = e.Next()
 	l.messages = l.messages || e.Count > 0
 	p.env.Metrics.Appended.Add(float64(e.Count))
 	return true

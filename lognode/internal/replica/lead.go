@@ -35,6 +35,7 @@ type leadership struct {
 	answers      segment.Answers
 	commits      *commitTimes // of the newest messages; with the machine over a roll
 	own          []placed     // given to the store, not durable, in order
+	newest       mq.Position  // where the newest entry ends that is no checkpoint
 	given        int          // how many of own the store has taken
 	giving       bool         // a timer runs to offer the others again
 	ownBytes     int

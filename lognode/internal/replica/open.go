@@ -274,10 +274,11 @@ func (p *Partition) opened(l *leadership, o loaded) {
 	p.env.Metrics.Opened.Inc()
 	p.log.Info("serving", "segment", s.ID, "after", time.Since(l.began), "chain", o.took.chain, "suffix", o.took.suffix,
 		"checkpoint", o.took.checkpoint, "footers", o.took.footers, "schedules", o.took.schedules, "replay", o.took.replay, "segments", len(l.chain), "known keys", l.keys.Len())
-	if l.hasState() && !l.seg.Sealed() {
+	p.unpark()
+	p.flush() // who has waited does not wait for the checkpoint too
+	if p.lead == l && l.hasState() && !l.seg.Sealed() {
 		p.checkpoint(l)
 	}
-	p.unpark()
 }
 
 // leadAnew gives up what was kept over a roll, because the end of the segment before turned out to be lost, and was recorded
