@@ -108,10 +108,13 @@ func (c *checker) acknowledged(p mq.PartitionID, a lognode.Appended, values []st
 	c.segments[a.Segment] = append(c.segments[a.Segment], ack{a.Next, values[0]})
 }
 
-// forced is a range given up by an operator.
-func (c *checker) forced(p mq.PartitionID) {
-	c.forces++
-	c.given[p] = true
+// neverAcked checks a range that is recorded as lost though at most one machine lost anything: nothing in it was acknowledged.
+func (c *checker) neverAcked(p mq.PartitionID, from, to mq.Position) {
+	for at := range c.acked {
+		if at.partition == p && from.Offset <= at.offset && at.offset < to.Offset {
+			c.s.fail("R6: offset %d of partition %d was acknowledged and is recorded as lost", at.offset, p.Number)
+		}
+	}
 }
 
 // ended is a decided end, and where the next segment begins.

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	lognode "github.com/splashdam/splashdam/lognode/simulate"
 	"github.com/splashdam/splashdam/shared/mq"
 )
@@ -36,6 +38,7 @@ func (x copyOn) at(at mq.Position) (i int, intact bool) {
 
 // breakEntry breaks one, so that the next start finds it.
 func (x copyOn) breakEntry(i int) {
+	x.n.sim.harms(x.n, x.c)
 	x.c.Flip(len(x.c.Entries)-1-i, x.n.sim.rng.IntN(1000))
 	x.c.Find()
 }
@@ -81,6 +84,39 @@ func (s *Sim) victimLoses() {
 	}
 }
 
+// harm is a copy of which a fault took or changed something, whatever became of it since.
+type harm struct {
+	segment mq.SegmentID
+	store   mq.StoreID
+}
+
+func (s *Sim) harms(n *node, c *lognode.Stored) { s.harmed[harm{c.Segment.ID, n.disk.Store}] = true }
+
+// undecided says whether it takes an operator to go on with a partition although only the victim has lost anything, so that all that was
+// acknowledged is there (beyond is not set, and nothing is excused).
+//
+// What only a leader's disk has when its segment is sealed belongs to it, though nobody was told. If that disk loses it, the other holders
+// say that they never had it, and it is recorded as lost (R6), as long as fewer than a quorum are missing. But the victim can be more than
+// one holder: a lost directory is a holder that does not come back, and stays listed for as long as nobody has all of the segment; the new
+// directory on the same machine is soon named to copy it, and may be lost as well, or damaged, before the others could be asked. Then a
+// quorum of holders is missing. From what is left nobody can tell this from a new holder that had copied the whole end, which counted, and was
+// served from the two that are gone. So the partition waits and says so, which is right, and goes on with an operator's word.
+func (s *Sim) undecided(p mq.PartitionID) bool {
+	for _, seg := range s.etcd.chain(p) {
+		missing := 0
+		for _, r := range seg.Holders() {
+			gone := !slices.ContainsFunc(s.nodes, func(n *node) bool { return n.disk.Store == r.Store })
+			if gone || s.harmed[harm{seg.ID, r.Store}] {
+				missing++
+			}
+		}
+		if missing >= seg.Quorum && s.left(&seg).Before(seg.DataEnd()) {
+			return true
+		}
+	}
+	return false
+}
+
 // damageAll damages all copies of a segment: their ends are gone, or the same entry is broken in all, or in each another one. What none has
 // any more only an operator can give up.
 func (s *Sim) damageAll(c *lognode.Stored) {
@@ -94,6 +130,7 @@ func (s *Sim) damageAll(c *lognode.Stored) {
 		x.restart() // what waited for the disk comes first
 		switch n := len(x.c.Entries); way {
 		case 0:
+			s.harms(x.n, x.c)
 			x.c.LoseSuffix()
 		case 1:
 			if i, _ := x.at(c.Entries[same].At); i >= 0 {
@@ -156,8 +193,15 @@ func (s *Sim) mended(p mq.PartitionID) bool {
 // quietAfter is how long after the faults every node has looked at what it has and told the others.
 const quietAfter = forcePatience - second
 
-// givenUp checks what an operator gave up, where all nodes answer: what the copies have together is kept.
-func (s *Sim) givenUp(seg *mq.Segment, held mq.Position) {
+// givenUp checks what an operator gave up: that nothing of it was acknowledged, unless faults may have taken away what was; and, where all
+// nodes answer, that what the copies have together is kept.
+func (s *Sim) givenUp(seg *mq.Segment, held, to mq.Position) {
+	s.check.forces++
+	if s.beyond {
+		s.check.given[seg.Partition] = true
+	} else {
+		s.check.neverAcked(seg.Partition, held, to)
+	}
 	if !s.calm || s.now < s.calmSince+quietAfter {
 		return
 	}

@@ -52,6 +52,7 @@ var faults = []fault{
 	{"flipped bit", 1, func(s *Sim) {
 		s.victimLoses()
 		if c := s.victim.anySegment(); c != nil {
+			s.harms(s.victim, c)
 			c.Flip(s.rng.IntN(len(c.Entries)+1), s.rng.IntN(1000))
 		}
 	}},
@@ -59,6 +60,7 @@ var faults = []fault{
 		s.victimLoses()
 		s.restartLater(s.victim, s.between(50*millisecond, 2*second))
 		if c := s.victim.anySegment(); c != nil {
+			s.harms(s.victim, c)
 			for range 1 + s.rng.IntN(3) {
 				c.LoseSuffix()
 			}
@@ -198,6 +200,7 @@ func (s *Sim) loseBehind(seg *mq.Segment, end mq.Position) {
 	if only != nil {
 		s.victimLoses()
 		s.restartLater(s.victim, s.between(5*millisecond, 3*second))
+		s.harms(s.victim, only)
 		only.LoseSuffix()
 	}
 }

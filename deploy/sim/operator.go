@@ -23,16 +23,16 @@ func (s *Sim) force(p mq.PartitionID, store mq.StoreID, empty bool) {
 	s.etcd.changed()
 }
 
-// operate watches, after faults that took away what nobody else has, for partitions that do not come back, and forces
-// them.
+// operate watches, after faults that took away what nobody else has, or because of which nobody can say what others had, for partitions that
+// do not come back, and forces them.
 func (s *Sim) operate() {
 	s.in(5*second, nil, s.operate)
-	if !s.beyond || s.now < s.Chaos*second+forcePatience {
+	if s.now < s.Chaos*second+forcePatience {
 		return
 	}
 	for i := range s.etcd.heads {
 		h := &s.etcd.heads[i]
-		if h.Open == nil {
+		if h.Open == nil || !s.beyond && !s.undecided(h.Partition) {
 			continue
 		}
 		n := s.byName(h.Open.LeaderNode())

@@ -69,9 +69,10 @@ type Sim struct {
 	check     *checker
 	faults    map[string]int
 	enabled   map[string]bool
-	victim    *node // the only one whose disk may forget
-	beyond    bool  // faults took away what may have been acknowledged
-	calm      bool  // faults are over
+	victim    *node         // the only one whose disk may forget
+	beyond    bool          // faults took away what may have been acknowledged
+	harmed    map[harm]bool // see undecided
+	calm      bool          // faults are over
 	calmSince int64
 	sealCrash int64 // until then a node that answers a seal or a creation may crash
 	sealLoss  int64 // until then the victim may lose the end of a segment that is only there
@@ -90,7 +91,7 @@ const (
 
 // Run simulates one seed.
 func Run(seed uint64, c Config) Result {
-	s := &Sim{Config: c, scheduler: newScheduler(seed), uses: newFeatures(seed, c.Uses), faults: map[string]int{}, enabled: map[string]bool{}}
+	s := &Sim{Config: c, scheduler: newScheduler(seed), uses: newFeatures(seed, c.Uses)}
 	s.build()
 	s.chaos(c.Chaos * second)
 	for s.err == nil && !s.finished() && s.now < c.Chaos*second+patience {
@@ -124,6 +125,7 @@ func (s *Sim) newProcess(name string) *process {
 
 // build makes the cluster and starts everything.
 func (s *Sim) build() {
+	s.faults, s.enabled, s.harmed = map[string]int{}, map[string]bool{}, map[harm]bool{}
 	s.net = &network{s: s.scheduler, cut: map[[2]int]int64{}}
 	s.etcd = &etcd{s: s.scheduler, net: s.net, proc: s.newProcess("etcd"), sealed: map[mq.PartitionID][]mq.Segment{},
 		nodes: map[string]lease{}, reports: map[mq.StoreID]report{}, forces: map[mq.PartitionID]force{}, reign: -1, revision: 1}
@@ -183,8 +185,7 @@ func (s *Sim) opened(old, next mq.Head) {
 	end := next.Open.Base
 	if n := len(next.Holes); n > len(old.Holes) { // it begins further on, because an operator forced it
 		end = next.Holes[n-1].From
-		s.givenUp(old.Open, end)
-		s.check.forced(next.Partition)
+		s.givenUp(old.Open, end, next.Open.Base)
 	}
 	if old.Open != nil {
 		s.trace("partition %d: segment %d ends at %s, segment %d led by %s of %d", next.Partition.Number, old.Open.ID, end,
@@ -201,22 +202,17 @@ func (s *Sim) opened(old, next mq.Head) {
 func (s *Sim) lost(h mq.Head, seg *mq.Segment, held mq.Position, by string) {
 	s.trace("partition %d: segment %d up to %s is lost from %s on (%q)", h.Partition.Number, seg.ID, seg.DataEnd(), held, by)
 	if by != "" {
-		s.givenUp(seg, held)
-		s.check.forced(h.Partition)
+		s.givenUp(seg, held, seg.DataEnd())
 		return
 	}
 	s.check.holes++
-	for at := range s.check.acked {
-		if at.partition == h.Partition && held.Offset <= at.offset && at.offset < seg.DataEnd().Offset {
-			s.fail("R6: offset %d of partition %d was acknowledged and is recorded as lost", at.offset, h.Partition.Number)
-		}
-	}
+	s.check.neverAcked(h.Partition, held, seg.DataEnd())
 }
 
-// excused says whether an offset is in a range that an operator gave up.
+// excused says whether an offset is in a range that an operator gave up, where faults may have taken away what was acknowledged.
 func (s *Sim) excused(at place) bool {
 	hole, ok := s.etcd.find(at.partition).Lost(at.offset)
-	return ok && hole.By != ""
+	return ok && hole.By != "" && s.beyond
 }
 
 // gone counts the acknowledged messages that operators gave up.
