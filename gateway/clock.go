@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/splashdam/splashdam/shared/mq"
+	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
 // nodeTime is the time by which log nodes decide, as far as they told this gateway. Where the gateway's own clock is off it goes by
@@ -16,8 +18,9 @@ type nodeTime struct {
 	began time.Time
 
 	known  atomic.Bool
-	offset atomic.Int64 // from what has passed since began to the nodes' time, nanoseconds
-	off    atomic.Bool  // the own clock is too far from it, and that was logged
+	learnt chan struct{} // closed when known; nil in the zero value
+	offset atomic.Int64  // from what has passed since began to the nodes' time, nanoseconds
+	off    atomic.Bool   // the own clock is too far from it, and that was logged
 
 	mu sync.Mutex
 	of map[string]nodeClock // by the node's name
@@ -29,10 +32,13 @@ type nodeClock struct{ at, offset int64 } // at: since began
 const (
 	// clockOld is when a node is forgotten that tells its time no longer, while others do.
 	clockOld = int64(time.Minute)
+	// firstWord is how long a start, or a call that can do without, waits for the nodes' time. A node that was just started does not
+	// know it for as long.
+	firstWord = 2 * time.Second
 )
 
 func newNodeTime(log *slog.Logger) *nodeTime {
-	return &nodeTime{log: log, began: time.Now(), of: map[string]nodeClock{}}
+	return &nodeTime{log: log, began: time.Now(), learnt: make(chan struct{}), of: map[string]nodeClock{}}
 }
 
 // told takes the time that a node tells (Unix nanoseconds). The way takes milliseconds, which don't matter here.
@@ -53,7 +59,9 @@ func (c *nodeTime) told(node string, at int64) {
 	own := now.UnixNano() - passed
 	median := mq.Median(all, own)
 	c.offset.Store(median)
-	c.known.Store(true)
+	if !c.known.Swap(true) {
+		close(c.learnt)
+	}
 	ahead := time.Duration(own - median)
 	if off := ahead.Abs() > mq.MaxSkew; off != c.off.Swap(off) {
 		c.log.Warn("this gateway's clock beside the log nodes', by which it decides where its own is off", "ahead", ahead, "off", off)
@@ -77,4 +85,33 @@ func (c *nodeTime) aheadAt(own time.Time) time.Duration {
 		return 0
 	}
 	return time.Duration(own.UnixNano() - c.offset.Load() - int64(own.Sub(c.began)))
+}
+
+// knowTime waits until a node has told its time, or ctx ends: for what others will act upon, or what can't be mended, and what a clock
+// that is an hour off must not decide. Streams are opened when they are needed, so it opens them.
+func (g *Gateway) knowTime(ctx context.Context) error {
+	if g.clock.known.Load() {
+		return nil
+	}
+	changes, cancel := g.view.Subscribe()
+	defer cancel()
+	for {
+		for _, n := range g.view.Nodes() {
+			_, _ = g.router.ControlNode(n.Name) // connects; which of them can't be reached does not matter
+		}
+		select {
+		case <-g.clock.learnt:
+			return nil
+		case <-changes:
+		case <-ctx.Done():
+			return mqerr.New(mqerr.NoLeader, "no log node has told yet what time it is")
+		}
+	}
+}
+
+// awaitTime is knowTime for what goes on without, by the own clock, rather than fail while no node can be reached.
+func (g *Gateway) awaitTime(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, firstWord)
+	defer cancel()
+	_ = g.knowTime(ctx)
 }

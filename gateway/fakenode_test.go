@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -33,6 +34,7 @@ type fakeNode struct {
 	deadCalls   []*mqpb.DeadLettersRequest
 	refuses     error // what every control call answers
 	removal     map[mq.PartitionID]*mqpb.Removal
+	clock       func() int64      // what a stream is told first; 0 for nothing
 	takingOver  int               // how many more times PartitionFigures finds it not leading yet
 	onRead      func(*frame.Read) // told of every read after its answer was made
 }
@@ -48,7 +50,7 @@ func startFakeNode(t *testing.T) *fakeNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &fakeNode{addr: ln.Addr().String(), first: map[mq.PartitionID]uint64{}, logs: map[mq.PartitionID][]fakeMessage{},
+	n := &fakeNode{addr: ln.Addr().String(), clock: func() int64 { return time.Now().UnixNano() }, first: map[mq.PartitionID]uint64{}, logs: map[mq.PartitionID][]fakeMessage{},
 		groups: map[uint64]*mqpb.Group{}, held: map[mq.PartitionID][]*mqpb.HeldMessage{}, traces: map[uint64]*mqpb.TraceResponse{}}
 	s := grpc.NewServer(link.ServerOptions()...)
 	mqpb.RegisterLogNodeServer(s, n)
@@ -82,6 +84,12 @@ func (n *fakeNode) put(p mq.PartitionID, stamp int64, messages ...mq.Message) {
 // Gateway answers Read frames; the gateway's other frames get an error.
 func (n *fakeNode) Gateway(t mqpb.LogNode_GatewayServer) error {
 	s := link.NewStream(t)
+	n.mu.Lock()
+	at := n.clock()
+	n.mu.Unlock()
+	if err := s.Put(frame.TypeStatus, 0, &frame.Status{Clock: at}); err != nil {
+		return err
+	}
 	done := make(chan error, 1)
 	go func() {
 		done <- s.Run(func(ft frame.Type, id uint64, body []byte) error {

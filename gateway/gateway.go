@@ -186,6 +186,9 @@ func (g *Gateway) join(ctx context.Context) error {
 	if err := g.view.WaitReady(ctx, g.cfg.Etcd); err != nil {
 		return err
 	}
+	if len(g.view.Nodes()) > 0 {
+		g.awaitTime(ctx)
+	}
 	addr := g.cfg.Advertise
 	if addr == "" {
 		addr = g.listener.Addr().String()

@@ -145,6 +145,9 @@ func (l *leader) Gateway(transport mqpb.LogNode_GatewayServer) error {
 		l.streams = append(l.streams, md.Get("splashdam-gateway")[0]+"/"+md.Get("splashdam-instance")[0])
 	})
 	s := link.NewStream(transport)
+	if err := s.Put(frame.TypeStatus, 0, &frame.Status{Clock: time.Now().UnixNano()}); err != nil {
+		return err
+	}
 	var mine []frame.Handover
 	err := s.Run(func(t frame.Type, id uint64, body []byte) error {
 		return l.frame(s, t, id, body, &mine)

@@ -132,8 +132,12 @@ func (g *Gateway) hookOf(t meta.Topic, gr *meta.Group, w *meta.Webhook, partitio
 	return h
 }
 
-// pushFetch leases messages for a webhook, waiting for some.
+// pushFetch leases messages for a webhook, waiting for some, and first for the time: endpoints refuse a stamp that is off, and which
+// secrets sign goes by it.
 func (g *Gateway) pushFetch(ctx context.Context, h *push.Hook, most, bytes int) ([]push.Delivery, error) {
+	if err := g.knowTime(ctx); err != nil {
+		return nil, err
+	}
 	t, ok := g.view.TopicByID(h.TopicID)
 	if !ok || t.Deleted {
 		return nil, mqerr.New(mqerr.TopicNotFound, "topic %s was deleted", h.Topic)

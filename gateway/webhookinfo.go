@@ -267,6 +267,7 @@ func (g *Gateway) handleTestWebhook(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	g.awaitTime(ctx)
 	h := g.hookOf(t, &gr, &w, nil)
 	id := "test_" + g.requestPrefix + strconv.FormatUint(g.requests.Add(1), 10)
 	trial := g.push.Try(ctx, h, id, m)
