@@ -72,10 +72,12 @@ func newPeers(n *Node) *peers {
 // update takes up new nodes and new addresses. A node that etcd does not name now is kept: it may only have
 // lost its lease, and whether it answers is seen on its stream.
 func (ps *peers) update(nodes []meta.Node) {
+	others, came := 0, false
 	for _, node := range nodes {
 		if node.Store == ps.n.store.Identity().Store {
 			continue
 		}
+		others++
 		ps.mu.Lock()
 		gone := ps.replaced(node)
 		was := ps.byStore[node.Store]
@@ -87,6 +89,7 @@ func (ps *peers) update(nodes []meta.Node) {
 		p, err := ps.dial(node)
 		if err == nil {
 			ps.byStore[node.Store] = p
+			came = true
 		}
 		ps.mu.Unlock()
 		gone.close()
@@ -94,6 +97,9 @@ func (ps *peers) update(nodes []meta.Node) {
 		if err != nil {
 			ps.n.log.Error("a node's address can't be used", "node", node.Name, "addr", node.Addr, "err", err)
 		}
+	}
+	if came && others >= 2 { // with fewer nobody can tell
+		ps.expect()
 	}
 }
 
@@ -296,6 +302,17 @@ func (ps *peers) told(from mq.StoreID, body []byte) error {
 	defer ps.clockMu.Unlock()
 	ps.clocks.Heard(from, s.Clock, int64(time.Since(ps.began)))
 	return nil
+}
+
+// expect has what the other nodes will say of this node's clock waited for, if they have not said it yet.
+func (ps *peers) expect() {
+	ps.clockMu.Lock()
+	defer ps.clockMu.Unlock()
+	now := time.Now()
+	ps.clocks.Expect(int64(now.Sub(ps.began)))
+	if ps.clocks.Ask(now.UnixNano(), int64(now.Sub(ps.began))).Soon {
+		ps.n.env.Clock.Expect()
+	}
 }
 
 // Clock is what the other nodes say of this node's clock.

@@ -86,6 +86,14 @@ func (c *Clocks) Heard(from mq.StoreID, clock, now int64) {
 	h.now = max(h.now, d)
 }
 
+// Expect says that enough others have just come to tell of the own clock: if they have not told yet, they are waited for anew. Who
+// starts long before the others has waited for them in vain.
+func (c *Clocks) Expect(now int64) {
+	if c.silent != 0 {
+		c.silent = max(now, 1)
+	}
+}
+
 // best is the difference with the least delay.
 func (h *heard) best() int64 {
 	if h.hasLast {

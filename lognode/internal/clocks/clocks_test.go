@@ -147,6 +147,31 @@ func TestSoonIsNotForLong(t *testing.T) {
 	}
 }
 
+// Who starts long before the others has given them up when they come: they are waited for anew. Who has heard them waits for nobody.
+func TestWhoComesLateIsExpected(t *testing.T) {
+	c := New()
+	c.Ask(start+second, second)
+	if said := c.Ask(start+60*second, 60*second); said != (Word{}) {
+		t.Fatalf("alone: %+v", said)
+	}
+	c.Expect(60 * second)
+	for _, x := range []struct {
+		at   int64
+		want Word
+	}{{60 * second, Word{Soon: true}}, {61 * second, Word{Soon: true}}, {62 * second, Word{}}} {
+		if said := c.Ask(start+x.at, x.at); said != x.want {
+			t.Errorf("they came %s ago: %+v", time.Duration(x.at-60*second), said)
+		}
+	}
+	c = New()
+	now := hear(c, 5, map[mq.StoreID]int64{"a": 0, "b": 0}, func(int64) int64 { return 0 })
+	c.Ask(now, now)
+	c.Expect(now)
+	if said := c.Ask(now, now); said != (Word{Told: true}) {
+		t.Errorf("with two others, when a third one comes: %+v", said)
+	}
+}
+
 // A clock that was wrong and is right again counts as right at once: with another one that is wrong then it would make up a majority.
 // What comes late, in whatever rows, does not look like one.
 func TestClockThatWasSetBack(t *testing.T) {

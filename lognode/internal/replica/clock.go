@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +18,9 @@ const MaxSkew = time.Duration(clocks.MaxSkew)
 type Clock struct {
 	began  time.Time
 	steady atomic.Pointer[clocks.Steady]
-	known  chan struct{} // closed once the others have told of the clock, or were waited for
+
+	mu    sync.Mutex
+	known chan struct{} // closed once the others have told of the clock, or were waited for; another one when they are waited for again
 }
 
 // NewClock begins with what the machine's clock says.
@@ -43,19 +46,35 @@ func (c *Clock) Settle(said clocks.Word) (by int64) {
 	now := time.Now()
 	next, by := c.steady.Load().Settle(now.UnixNano(), int64(now.Sub(c.began)), said)
 	c.steady.Store(&next)
-	if !said.Soon {
-		select {
-		case <-c.known:
-		default:
-			close(c.known)
-		}
-	}
+	c.know(!said.Soon)
 	return by
 }
 
+func (c *Clock) know(known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.known:
+		if !known {
+			c.known = make(chan struct{})
+		}
+	default:
+		if known {
+			close(c.known)
+		}
+	}
+}
+
+// Expect says that the others are about to tell of the clock, and are waited for again: what is settled next says until when.
+func (c *Clock) Expect() { c.know(false) }
+
 // Known is closed once the clock was compared with the other nodes', or enough of them were waited for in vain, about two seconds. Before
-// that it may be an hour off.
-func (c *Clock) Known() <-chan struct{} { return c.known }
+// that it may be an hour off. Ask for it each time: who was waited for in vain, and comes, is waited for again.
+func (c *Clock) Known() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known
+}
 
 // awaitClock returns once this node may decide by its clock, or ctx is over.
 func (e *Env) awaitClock(ctx context.Context) {

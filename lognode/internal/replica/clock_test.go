@@ -18,12 +18,19 @@ func knownClock() *Clock {
 // A run that was just started does not serve before the others have told of its clock, or nobody can.
 func TestLeaderWaitsForItsClock(t *testing.T) {
 	t.Parallel()
-	for name, nobody := range map[string]bool{"others may tell": false, "nobody can": true} {
+	for name, x := range map[string]struct{ nobody, cameLate bool }{
+		"others may tell": {}, "nobody can": {nobody: true}, "others were waited for in vain, and come": {cameLate: true},
+	} {
+		nobody := x.nobody
 		t.Run(name, func(t *testing.T) {
 			o := newOne(t)
 			o.stop()
 			o.boot()
 			o.env.Clock = NewClock()
+			if x.cameLate {
+				o.env.Clock.Settle(clocks.Word{})
+				o.env.Clock.Expect()
+			}
 			asked := make(chan struct{}, 1)
 			o.env.NobodyTells = func() bool { asked <- struct{}{}; return nobody }
 			o.open()
