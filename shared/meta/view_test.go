@@ -58,7 +58,8 @@ func TestViewFollows(t *testing.T) {
 	waitView(t, ctx, v, "everything", func(v *View) bool {
 		_, secret := v.NewestSecret()
 		_, live := v.Group(topic.ID, "g")
-		return v.ClusterID() == cluster.ID && len(secret) == 32 && len(v.Nodes()) == 1 && len(v.Reports()) == 1 && len(v.Heads(topic.ID)) == 3 && live
+		_, made := v.Topic("orders") // each prefix has a watch of its own
+		return made && v.ClusterID() == cluster.ID && len(secret) == 32 && len(v.Nodes()) == 1 && len(v.Reports()) == 1 && len(v.Heads(topic.ID)) == 3 && live
 	})
 	if got, ok := v.Topic("orders"); !ok || got.ID != topic.ID || got.Revision != topic.Revision {
 		t.Errorf("topic %+v", got)
