@@ -270,10 +270,9 @@ func (f *feed) deliver() error {
 		f.items = append(f.items, fed{from, at.offset, len(b)})
 	})
 	if err != nil {
-		if err = r.putAside(err); mqerr.Is(err, mqerr.PartitionDamaged) {
-			err = nil // the stream goes on with the others
+		if err = r.undo(err); mqerr.Is(err, mqerr.PartitionDamaged) {
+			return nil // the stream goes on with the others
 		}
-		r.giveBack()
 		return err
 	}
 	for i := range r.got {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -29,16 +30,12 @@ func (g *Gateway) checkOrigin(r *http.Request) error {
 		return badParameter("header/Sec-Fetch-Site", "pages of other sites may not call this")
 	}
 	u, err := url.Parse(origin)
-	if err == nil && strings.EqualFold(u.Host, r.Host) {
-		return nil
+	known := func(pattern string) bool {
+		ok, _ := path.Match(strings.ToLower(pattern), strings.ToLower(u.Host))
+		return ok
 	}
-	for _, pattern := range g.cfg.Origins {
-		if err != nil {
-			break
-		}
-		if ok, _ := path.Match(strings.ToLower(pattern), strings.ToLower(u.Host)); ok {
-			return nil
-		}
+	if err == nil && (strings.EqualFold(u.Host, r.Host) || slices.ContainsFunc(g.cfg.Origins, known)) {
+		return nil
 	}
 	return badParameter("header/Origin", "pages of %.80q may not call this; see --origins", origin)
 }

@@ -154,9 +154,7 @@ func (g *Gateway) pushFetch(ctx context.Context, h *push.Hook, most, bytes int) 
 		out, err = r.deliveries()
 	}
 	if err != nil {
-		err = r.putAside(err)
-		r.giveBack()
-		return nil, err
+		return nil, r.undo(err)
 	}
 	return out, nil
 }

@@ -293,9 +293,7 @@ func (r *receive) answer(c echo.Context) error {
 	// The context is not asked any more: a caller that closes its connection as soon as it has the answer (curl
 	// does) ends it too, and what that one was given must not go to somebody else.
 	if err != nil {
-		err = r.putAside(err)
-		r.giveBack()
-		return err
+		return r.undo(err)
 	}
 	for i := range r.got {
 		h := &r.got[i]

@@ -21,8 +21,15 @@ type unpackError struct{ err error }
 func (e *unpackError) Error() string { return e.err.Error() }
 func (e *unpackError) Unwrap() error { return e.err }
 
-// putAside is called with what each has failed with, before the messages are given back. If it is that some can't be
-// unpacked they fail, and the error says that the others are there.
+// undo gives back what was received, because each failed with err. Where that is that some can't be unpacked those fail before, and
+// the result is an error (PartitionDamaged) that says that the others are there.
+func (r *receive) undo(err error) error {
+	err = r.putAside(err)
+	r.giveBack()
+	return err
+}
+
+// putAside has the messages fail that can't be unpacked, if that is what err says.
 func (r *receive) putAside(err error) error {
 	var unpack *unpackError
 	if !errors.As(err, &unpack) {

@@ -308,9 +308,8 @@ func (ps *peers) told(from mq.StoreID, body []byte) error {
 func (ps *peers) expect() {
 	ps.clockMu.Lock()
 	defer ps.clockMu.Unlock()
-	now := time.Now()
-	ps.clocks.Expect(int64(now.Sub(ps.began)))
-	if ps.clocks.Ask(now.UnixNano(), int64(now.Sub(ps.began))).Soon {
+	ps.clocks.Expect(int64(time.Since(ps.began)))
+	if ps.said().Soon {
 		ps.n.env.Clock.Expect()
 	}
 }
@@ -319,6 +318,11 @@ func (ps *peers) expect() {
 func (ps *peers) Clock() clocks.Word {
 	ps.clockMu.Lock()
 	defer ps.clockMu.Unlock()
+	return ps.said()
+}
+
+// said is Clock with clockMu held.
+func (ps *peers) said() clocks.Word {
 	own := time.Now()
 	return ps.clocks.Ask(own.UnixNano(), int64(own.Sub(ps.began)))
 }

@@ -127,11 +127,7 @@ func (w *workload) look() (map[string]*workloadSum, map[[2]string]*workloadSum) 
 		}
 	}
 	for p, t := range w.node.led() {
-		sum := topics[t.Name]
-		if sum == nil {
-			sum = &workloadSum{}
-			topics[t.Name] = sum
-		}
+		sum := sumOf(topics, t.Name)
 		asks = append(asks, func(done func()) {
 			p.Figures(nil, func(f *mqpb.PartitionFigures) {
 				add(func() { sum.addPartition(f) })
@@ -139,12 +135,7 @@ func (w *workload) look() (map[string]*workloadSum, map[[2]string]*workloadSum) 
 			})
 		})
 		for _, g := range w.node.view.Groups(t.ID) {
-			name, here := [2]string{t.Name, g.Name}, groupHere{p.ID(), g.ID}
-			sum := groups[name]
-			if sum == nil {
-				sum = &workloadSum{}
-				groups[name] = sum
-			}
+			here, sum := groupHere{p.ID(), g.ID}, sumOf(groups, [2]string{t.Name, g.Name})
 			asks = append(asks, func(done func()) {
 				p.GroupFigures(g.ID, known[here], func(f *mqpb.GroupFigures) {
 					add(func() {
@@ -166,6 +157,14 @@ func (w *workload) look() (map[string]*workloadSum, map[[2]string]*workloadSum) 
 	over = true
 	w.oldest = oldest
 	return topics, groups
+}
+
+// sumOf is the sum of a name, a new one at first.
+func sumOf[K comparable](sums map[K]*workloadSum, name K) *workloadSum {
+	if sums[name] == nil {
+		sums[name] = &workloadSum{}
+	}
+	return sums[name]
 }
 
 func (s *workloadSum) addPartition(f *mqpb.PartitionFigures) {

@@ -13,19 +13,9 @@ import (
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
-// fault is a failure of a connection in the words of somebody who runs a gateway; what net/http and the kernel say of it stays for
-// errors.Is and errors.As.
-type fault struct {
-	text  string
-	cause error
-}
-
-func (f *fault) Error() string { return f.text }
-func (f *fault) Unwrap() error { return f.cause }
-
 // faultOf words what failed at a gateway for a caller that has waited. What a caller gave up himself, and what is worded already, stays.
 func faultOf(base string, waited time.Duration, err error) error {
-	var known *fault
+	var known *mqerr.Worded
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, ErrSilent) || errors.As(err, &known) {
 		return err
 	}
@@ -53,13 +43,13 @@ func faultOf(base string, waited time.Duration, err error) error {
 		}
 		text = fmt.Sprintf("no answer from the gateway %s: %s", base, mqerr.Plain(inner))
 	}
-	return &fault{"client: " + text, err}
+	return &mqerr.Worded{Text: "client: " + text, Cause: err}
 }
 
 // ended is why a caller waits no longer.
 func ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) {
-		return &fault{"the call's time was over", cause}
+		return &mqerr.Worded{Text: "the call's time was over", Cause: cause}
 	}
 	return context.Cause(ctx)
 }

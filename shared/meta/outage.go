@@ -15,22 +15,13 @@ import (
 	"github.com/splashdam/splashdam/shared/mqerr"
 )
 
-// outage is why a call to etcd failed, in the words of somebody who runs Splashdam. The cause stays for errors.Is.
-type outage struct {
-	what  string
-	cause error
-}
-
-func (o *outage) Error() string { return o.what }
-func (o *outage) Unwrap() error { return o.cause }
-
 // unavailable is what a failed call to etcd becomes where there is no time to look who is silent.
 func unavailable(doing string, err error) error {
 	what := "the coordinators did not answer in time"
 	if said := answered(err); said != "" {
 		what = said
 	}
-	return mqerr.New(mqerr.MetadataUnavailable, "%s: %w", doing, &outage{what, err})
+	return mqerr.New(mqerr.MetadataUnavailable, "%s: %w", doing, &mqerr.Worded{Text: what, Cause: err})
 }
 
 // failed is what a failed call to etcd becomes that began at a time: it says which coordinators are silent.
@@ -40,7 +31,7 @@ func (s *Store) failed(doing string, began time.Time, err error) error {
 	if what == "" {
 		what = s.silence(waited)
 	}
-	return mqerr.New(mqerr.MetadataUnavailable, "%s: %w", doing, &outage{what, err})
+	return mqerr.New(mqerr.MetadataUnavailable, "%s: %w", doing, &mqerr.Worded{Text: what, Cause: err})
 }
 
 // answered is what a coordinator said that answered, or that the caller gave up; "" if the failure is that nobody did, or that those who did

@@ -49,6 +49,15 @@ func spoil(t *testing.T, dir, text string) {
 	}
 }
 
+// force has an operator say that the partition goes on with what is left of its open segment.
+func (o *one) force() (open mq.SegmentID) {
+	o.world.mu.Lock()
+	defer o.world.mu.Unlock()
+	open = o.world.head.Open.ID
+	o.world.force = meta.Force{Segment: open, By: "ann", At: time.Now()}
+	return open
+}
+
 // thirty publishes 30 messages, an entry each, of which group 1 acks the first five. They are long, so that Badger keeps
 // them apart from their keys.
 func (o *one) thirty() {
@@ -162,9 +171,7 @@ func TestDamagedSegmentIsReadOnlyUntilForced(t *testing.T) {
 	o.start()
 	o.onlyReads()
 
-	o.world.mu.Lock()
-	o.world.force = meta.Force{Segment: o.world.head.Open.ID, By: "ann", At: time.Now()}
-	o.world.mu.Unlock()
+	o.force()
 	o.untilServed()
 	if f := o.publish("later"); f.First != 30 { // the offsets that were given up are not given again
 		t.Errorf("the next message got offset %d", f.First)
@@ -191,9 +198,7 @@ func TestNumbersThatWereGivenUpAreNotGivenAgain(t *testing.T) {
 	spoil(t, o.dir, "message-20")
 	o.start()
 	o.onlyReads()
-	o.world.mu.Lock()
-	o.world.force = meta.Force{Segment: o.world.head.Open.ID, By: "ann", At: time.Now()}
-	o.world.mu.Unlock()
+	o.force()
 	o.untilServed()
 	other := o.schedule(time.Hour, "other").First
 	if other == lost {

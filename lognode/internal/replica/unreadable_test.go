@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -104,10 +103,7 @@ func TestDamagedOldSegmentStopsNobody(t *testing.T) {
 func TestDamagedOldSegmentIsForced(t *testing.T) {
 	t.Parallel()
 	o := oldDamage(t)
-	o.world.mu.Lock()
-	o.world.force = meta.Force{Segment: o.world.head.Open.ID, By: "ann", At: time.Now()}
-	open := o.world.head.Open.ID
-	o.world.mu.Unlock()
+	open := o.force()
 	if _, _, err := o.readFrom(20); !mqerr.Is(err, mqerr.PartitionDamaged) {
 		t.Fatalf("a read of what is damaged: %v", err)
 	}
